@@ -1,0 +1,125 @@
+//! Bytes in and out, for the few formats the kernel itself writes, and the envelope that makes a
+//! machine's commands versioned.
+//!
+//! A machine's command is `[tag][version][body]`. A tag is never reused; a body that must change
+//! gets the next version, and the machine keeps reading the old one. So a newer binary reads an
+//! older log.
+
+use bytes::{Buf, BufMut, Bytes};
+
+use crate::machine::Unreadable;
+
+/// Takes fields off the front of a byte string, never past its end.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    bytes: Bytes,
+}
+
+impl Reader {
+    /// Reads from the front of `bytes`.
+    #[must_use]
+    pub fn new(bytes: Bytes) -> Reader {
+        Reader { bytes }
+    }
+
+    fn need(&self, len: usize) -> Result<(), Unreadable> {
+        if self.bytes.len() < len { Err(Unreadable::Short) } else { Ok(()) }
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn u8(&mut self) -> Result<u8, Unreadable> {
+        self.need(1)?;
+        Ok(self.bytes.get_u8())
+    }
+
+    /// Two bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn u16(&mut self) -> Result<u16, Unreadable> {
+        self.need(2)?;
+        Ok(self.bytes.get_u16())
+    }
+
+    /// Four bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn u32(&mut self) -> Result<u32, Unreadable> {
+        self.need(4)?;
+        Ok(self.bytes.get_u32())
+    }
+
+    /// Eight bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn u64(&mut self) -> Result<u64, Unreadable> {
+        self.need(8)?;
+        Ok(self.bytes.get_u64())
+    }
+
+    /// Eight bytes, big-endian, signed.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn i64(&mut self) -> Result<i64, Unreadable> {
+        self.need(8)?;
+        Ok(self.bytes.get_i64())
+    }
+
+    /// Sixteen bytes.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] at the end.
+    pub fn array16(&mut self) -> Result<[u8; 16], Unreadable> {
+        self.need(16)?;
+        let mut array = [0; 16];
+        self.bytes.copy_to_slice(&mut array);
+        Ok(array)
+    }
+
+    /// A length in four bytes, and as many bytes; shared, not copied.
+    ///
+    /// # Errors
+    /// [`Unreadable::Short`] when there are fewer.
+    pub fn bytes(&mut self) -> Result<Bytes, Unreadable> {
+        let len = self.u32()? as usize;
+        self.need(len)?;
+        Ok(self.bytes.split_to(len))
+    }
+
+    /// What has not been read.
+    #[must_use]
+    pub fn rest(self) -> Bytes {
+        self.bytes
+    }
+
+    /// That nothing is left over.
+    ///
+    /// # Errors
+    /// [`Unreadable::Long`] when something is.
+    pub fn end(&self) -> Result<(), Unreadable> {
+        if self.bytes.is_empty() { Ok(()) } else { Err(Unreadable::Long) }
+    }
+}
+
+/// Appends a length in four bytes and the bytes.
+pub fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
+    out.put_u32(u32::try_from(bytes.len()).expect("no field reaches 4 GiB"));
+    out.put_slice(bytes);
+}
+
+/// Splits `[tag][version][body]`.
+///
+/// # Errors
+/// [`Unreadable::Short`] when there are not even two bytes.
+pub fn split_command(command: &[u8]) -> Result<(u8, u8, &[u8]), Unreadable> {
+    match command {
+        [tag, version, body @ ..] => Ok((*tag, *version, body)),
+        _ => Err(Unreadable::Short),
+    }
+}

@@ -1,0 +1,514 @@
+//! Rows: the ordered map that machines write to.
+//!
+//! ```text
+//!   get / scan                 put / delete
+//!       │                           │
+//!       ▼                           ▼
+//!   active layer   ── newest, changed by every apply
+//!   frozen layer   ── being moved to the base by a checkpoint, unchanged
+//!   base           ── durable, as of its applied index
+//! ```
+//!
+//! A reader sees the newest layer that knows a key. What is written and deleted again within one
+//! layer, and was new to begin with, leaves no trace ([`Rows::put_new`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::{Base, BaseIter, Row};
+use crate::id::Index;
+
+/// What a layer knows of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// A value for a key that no layer below has ever held: deleting it leaves no tombstone.
+    Fresh(Bytes),
+    /// A value that may hide one below.
+    Put(Bytes),
+    /// Deleted; hides what is below.
+    Gone,
+}
+
+impl Slot {
+    /// The value, unless it is a deletion.
+    #[must_use]
+    pub fn value(&self) -> Option<&Bytes> {
+        match self {
+            Slot::Fresh(value) | Slot::Put(value) => Some(value),
+            Slot::Gone => None,
+        }
+    }
+}
+
+/// Changes since the layer below, in key order.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    rows: BTreeMap<Bytes, Slot>,
+    /// Prefixes whose rows below this layer are all deleted. No element is a prefix of another.
+    dropped: BTreeSet<Bytes>,
+    bytes: usize,
+}
+
+/// What a row costs in memory besides its key and value: map node, two reference counts.
+const ROW_OVERHEAD_BYTES: usize = 96;
+
+impl Layer {
+    /// Approximate memory in use.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changed keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether the layer changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.dropped.is_empty()
+    }
+
+    /// The changed keys, ascending. A row here wins over [`Layer::dropped`].
+    pub fn iter(&self) -> impl Iterator<Item = (&Bytes, &Slot)> {
+        self.rows.iter()
+    }
+
+    /// Prefixes, ascending, below which the base must forget every row not in this layer.
+    pub fn dropped(&self) -> impl Iterator<Item = &Bytes> {
+        self.dropped.iter()
+    }
+
+    /// Whether this layer hides `key` of the layers below.
+    fn drops(&self, key: &[u8]) -> bool {
+        // The set is an antichain, so only the greatest element not after `key` can cover it.
+        !self.dropped.is_empty()
+            && self
+                .dropped
+                .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
+                .next_back()
+                .is_some_and(|prefix| key.starts_with(prefix))
+    }
+
+    fn put(&mut self, key: Bytes, slot: Slot) {
+        let size = key.len() + slot.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
+        self.bytes += size;
+        let key_len = key.len();
+        if let Some(old) = self.rows.insert(key, slot) {
+            self.bytes -= key_len + old.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(old) = self.rows.remove(key) {
+            self.bytes -= key.len() + old.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
+        }
+    }
+
+    fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, reverse: bool) -> LayerIter<'_> {
+        if is_empty_range(from, to) {
+            return Box::new(std::iter::empty());
+        }
+        let range = self.rows.range::<[u8], _>((from, to));
+        if reverse { Box::new(range.rev()) } else { Box::new(range) }
+    }
+}
+
+type LayerIter<'a> = Box<dyn Iterator<Item = (&'a Bytes, &'a Slot)> + 'a>;
+
+/// `BTreeMap::range` panics on a start after its end; a scan of nothing is not an error.
+fn is_empty_range(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b))
+        | (Bound::Excluded(a), Bound::Included(b)) => a >= b,
+        _ => false,
+    }
+}
+
+/// The first key after all that start with `prefix`; `None` when there is no such key.
+#[must_use]
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Which rows to look at.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    reverse: bool,
+    limit: usize,
+}
+
+impl Scan {
+    /// All rows whose key starts with `prefix`, ascending.
+    #[must_use]
+    pub fn prefix(prefix: &[u8]) -> Scan {
+        Scan {
+            from: Bound::Included(prefix.to_vec()),
+            to: prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
+            reverse: false,
+            limit: usize::MAX,
+        }
+    }
+
+    /// All rows from one key up to, and without, another.
+    #[must_use]
+    pub fn between(from: &[u8], to: &[u8]) -> Scan {
+        Scan {
+            from: Bound::Included(from.to_vec()),
+            to: Bound::Excluded(to.to_vec()),
+            reverse: false,
+            limit: usize::MAX,
+        }
+    }
+
+    /// Every row there is.
+    #[must_use]
+    pub fn all() -> Scan {
+        Scan::prefix(&[])
+    }
+
+    /// Leaves out rows at or before `key`.
+    #[must_use]
+    pub fn after(mut self, key: &[u8]) -> Scan {
+        self.from = Bound::Excluded(key.to_vec());
+        self
+    }
+
+    /// Leaves out rows at or after `key`.
+    #[must_use]
+    pub fn before(mut self, key: &[u8]) -> Scan {
+        self.to = Bound::Excluded(key.to_vec());
+        self
+    }
+
+    /// From the last row to the first.
+    #[must_use]
+    pub fn reversed(mut self) -> Scan {
+        self.reverse = true;
+        self
+    }
+
+    /// At most so many rows.
+    #[must_use]
+    pub fn limit(mut self, rows: usize) -> Scan {
+        self.limit = rows;
+        self
+    }
+
+    fn from(&self) -> Bound<&[u8]> {
+        self.from.as_ref().map(Vec::as_slice)
+    }
+
+    fn to(&self) -> Bound<&[u8]> {
+        self.to.as_ref().map(Vec::as_slice)
+    }
+}
+
+/// Thrown, not returned, when the base cannot be read: apply is infallible, so a shard whose
+/// rows cannot be read stops as a whole rather than apply half an entry. The shard's loop
+/// catches it and reports the shard as stopped.
+#[derive(Debug)]
+pub struct RowsLost(pub crate::base::BaseError);
+
+/// The ordered map of a shard. See the module's drawing.
+pub struct Rows {
+    active: Layer,
+    frozen: Option<Arc<Layer>>,
+    base: Arc<dyn Base>,
+}
+
+impl Rows {
+    /// Rows as the base has them.
+    #[must_use]
+    pub fn new(base: Arc<dyn Base>) -> Rows {
+        Rows { active: Layer::default(), frozen: None, base }
+    }
+
+    /// The value of `key`.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<Bytes> {
+        for layer in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
+            if let Some(slot) = layer.rows.get(key) {
+                return slot.value().cloned();
+            }
+            if layer.drops(key) {
+                return None;
+            }
+        }
+        self.base.get(key).unwrap_or_else(|error| std::panic::panic_any(RowsLost(error)))
+    }
+
+    /// Writes a row.
+    pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+        let key = key.into();
+        // Under a dropped prefix nothing below can show, but the base must still see the put
+        // after the drop, which `Put` says as well as `Fresh` would.
+        let slot = match self.active.rows.get(&key) {
+            Some(Slot::Fresh(_)) => Slot::Fresh(value.into()),
+            _ => Slot::Put(value.into()),
+        };
+        self.active.put(key, slot);
+    }
+
+    /// Writes a row whose key was never used before, not even by a row deleted since.
+    ///
+    /// The promise lets a row that is written and deleted between two checkpoints cost nothing
+    /// but the log. Keys made of an entry's index and ordinal keep it.
+    pub fn put_new(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+        let key = key.into();
+        debug_assert!(self.get(&key).is_none(), "a key given to put_new is not new");
+        self.active.put(key, Slot::Fresh(value.into()));
+    }
+
+    /// Deletes a row, if it is there.
+    pub fn delete(&mut self, key: &[u8]) {
+        match self.active.rows.get(key) {
+            Some(Slot::Gone) => {}
+            Some(Slot::Fresh(_)) => self.active.remove(key),
+            Some(Slot::Put(_)) | None => {
+                self.active.put(Bytes::copy_from_slice(key), Slot::Gone);
+            }
+        }
+    }
+
+    /// Deletes every row whose key starts with `prefix`.
+    ///
+    /// Costs what the active layer holds under it; the base is cleaned by the checkpoint.
+    pub fn delete_prefix(&mut self, prefix: &[u8]) {
+        assert!(!prefix.is_empty(), "deleting everything is never meant");
+        let doomed: Vec<Bytes> = self
+            .active
+            .range(
+                Bound::Included(prefix),
+                prefix_end(prefix).as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+                false,
+            )
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in doomed {
+            self.active.remove(&key);
+        }
+        if self.active.drops(prefix) {
+            return;
+        }
+        let nested: Vec<Bytes> = self
+            .active
+            .dropped
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|inner| inner.starts_with(prefix))
+            .cloned()
+            .collect();
+        for inner in nested {
+            self.active.dropped.remove(&inner);
+        }
+        self.active.bytes += prefix.len() + ROW_OVERHEAD_BYTES;
+        self.active.dropped.insert(Bytes::copy_from_slice(prefix));
+    }
+
+    /// The rows that `scan` asks for, in its order.
+    #[must_use]
+    pub fn scan(&self, scan: &Scan) -> Vec<Row> {
+        merge(&self.active, self.frozen.as_deref(), &*self.base, scan)
+    }
+
+    /// Approximate memory of the active layer.
+    #[must_use]
+    pub fn active_bytes(&self) -> usize {
+        self.active.bytes
+    }
+
+    /// Whether a checkpoint is under way.
+    #[must_use]
+    pub fn is_freezing(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// Starts a checkpoint: what is active now becomes the frozen layer, to be ingested.
+    ///
+    /// # Panics
+    /// If the last frozen layer has not been thawed.
+    pub fn freeze(&mut self) -> Arc<Layer> {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        let layer = Arc::new(std::mem::take(&mut self.active));
+        self.frozen = Some(Arc::clone(&layer));
+        layer
+    }
+
+    /// Ends a checkpoint whose layer the base now holds. The layer is returned so that the
+    /// caller can free a gigabyte of it elsewhere.
+    pub fn thaw(&mut self) -> Option<Arc<Layer>> {
+        self.frozen.take()
+    }
+
+    /// The store beneath.
+    #[must_use]
+    pub fn base(&self) -> &Arc<dyn Base> {
+        &self.base
+    }
+
+    /// The entry that the base stands at.
+    #[must_use]
+    pub fn checkpointed(&self) -> Index {
+        self.base.applied()
+    }
+}
+
+/// One of the sources of a merge: its next key is compared with those of the others.
+struct Source<'a> {
+    layer: Option<&'a Layer>,
+    rows: Peekable<SourceIter<'a>>,
+}
+
+enum SourceIter<'a> {
+    Layer(LayerIter<'a>),
+    Base(BaseIter<'a>),
+}
+
+impl Iterator for SourceIter<'_> {
+    type Item = (Bytes, Option<Bytes>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            SourceIter::Layer(rows) => {
+                rows.next().map(|(key, slot)| (key.clone(), slot.value().cloned()))
+            }
+            SourceIter::Base(rows) => rows.next().map(|row| match row {
+                Ok((key, value)) => (key, Some(value)),
+                Err(error) => std::panic::panic_any(RowsLost(error)),
+            }),
+        }
+    }
+}
+
+/// Newest first among the sources: of equal keys the first source's wins, and a key that a newer
+/// layer drops is passed over.
+fn merge(active: &Layer, frozen: Option<&Layer>, base: &dyn Base, scan: &Scan) -> Vec<Row> {
+    let mut found = Vec::new();
+    if scan.limit == 0 || is_empty_range(scan.from(), scan.to()) {
+        return found;
+    }
+    let layers = [Some(active), frozen];
+    let mut sources: Vec<Source<'_>> = layers
+        .into_iter()
+        .flatten()
+        .map(|layer| Source {
+            layer: Some(layer),
+            rows: SourceIter::Layer(layer.range(scan.from(), scan.to(), scan.reverse)).peekable(),
+        })
+        .collect();
+    sources.push(Source {
+        layer: None,
+        rows: SourceIter::Base(base.range(scan.from(), scan.to(), scan.reverse)).peekable(),
+    });
+    while found.len() < scan.limit {
+        let Some(first) = next_source(&mut sources, scan.reverse) else { break };
+        let (key, value) = sources[first].rows.next().expect("it was peeked");
+        for older in &mut sources[first + 1..] {
+            if older.rows.peek().is_some_and(|(other, _)| *other == key) {
+                older.rows.next();
+            }
+        }
+        let hidden = sources[..first].iter().any(|s| s.layer.is_some_and(|l| l.drops(&key)));
+        if let (Some(value), false) = (value, hidden) {
+            found.push((key, value));
+        }
+    }
+    found
+}
+
+/// The source whose next key comes first; of equals the newest.
+fn next_source(sources: &mut [Source<'_>], reverse: bool) -> Option<usize> {
+    let mut best: Option<(usize, Bytes)> = None;
+    for (number, source) in sources.iter_mut().enumerate() {
+        let Some((key, _)) = source.rows.peek() else { continue };
+        let wins = match &best {
+            None => true,
+            Some((_, other)) => {
+                if reverse {
+                    key > other
+                } else {
+                    key < other
+                }
+            }
+        };
+        if wins {
+            best = Some((number, key.clone()));
+        }
+    }
+    best.map(|(number, _)| number)
+}
+
+/// The rows of a shard as another thread reads them, without entering the shard.
+///
+/// The lock is held only while memory is looked at, never while the base is read.
+#[derive(Clone)]
+pub struct RowsReader(Arc<parking_lot::RwLock<Rows>>);
+
+impl RowsReader {
+    /// A reader of rows that the shard changes under the same lock, one whole entry at a time.
+    #[must_use]
+    pub fn new(rows: Arc<parking_lot::RwLock<Rows>>) -> RowsReader {
+        RowsReader(rows)
+    }
+
+    /// The value of `key`, with every entry applied so far and none in half.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<Bytes> {
+        let base = {
+            let rows = self.0.read();
+            for layer in [Some(&rows.active), rows.frozen.as_deref()].into_iter().flatten() {
+                if let Some(slot) = layer.rows.get(key) {
+                    return slot.value().cloned();
+                }
+                if layer.drops(key) {
+                    return None;
+                }
+            }
+            rows.base.snapshot()
+        };
+        base.get(key).unwrap_or_else(|error| std::panic::panic_any(RowsLost(error)))
+    }
+
+    /// The rows that `scan` asks for, with every entry applied so far and none in half.
+    #[must_use]
+    pub fn scan(&self, scan: &Scan) -> Vec<Row> {
+        let (active, frozen, base) = {
+            let rows = self.0.read();
+            (rows.active.excerpt(scan), rows.frozen.clone(), rows.base.snapshot())
+        };
+        merge(&active, frozen.as_deref(), &*base, scan)
+    }
+}
+
+impl Layer {
+    /// The part of this layer that can show in `scan`: once it has as many live rows as the scan
+    /// wants, rows further on cannot.
+    fn excerpt(&self, scan: &Scan) -> Layer {
+        let mut rows = BTreeMap::new();
+        let mut live = 0;
+        for (key, slot) in self.range(scan.from(), scan.to(), scan.reverse) {
+            if live == scan.limit {
+                break;
+            }
+            live += usize::from(slot.value().is_some());
+            rows.insert(key.clone(), slot.clone());
+        }
+        Layer { rows, dropped: self.dropped.clone(), bytes: 0 }
+    }
+}
