@@ -1,0 +1,57 @@
+//! Every bound of the edge, in one place. Those a deployment may want to change are fields of
+//! [`Limits`]; the rest are constants.
+
+use std::time::Duration;
+
+/// Bounds that a deployment may change.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once; further ones wait in the listen queue of the system.
+    pub connections_max: usize,
+    /// Bytes of a body, unless its route says otherwise.
+    pub body_bytes_max: usize,
+    /// From the first byte of a request to the end of its headers, and from the opening of a
+    /// connection to its first request.
+    pub head_timeout: Duration,
+    /// Between two pieces of a body.
+    pub body_stall_timeout: Duration,
+    /// From the headers to the end of a body.
+    pub body_timeout: Duration,
+    /// A connection without a request in flight is closed after this.
+    pub idle_timeout: Duration,
+    /// Requests in flight get this long to finish when the server goes down.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 65_536,
+            body_bytes_max: 1 << 20,
+            head_timeout: Duration::from_secs(15),
+            body_stall_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Bytes of all headers of a request.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Headers of a request.
+pub const HEADER_COUNT_MAX: usize = 100;
+/// Bytes of path and query.
+pub const URI_BYTES_MAX: usize = 8 << 10;
+/// Requests at once on one HTTP/2 connection.
+pub const H2_STREAMS_MAX: u32 = 256;
+/// Items on a page of a list.
+pub const PAGE_ITEMS_MAX: u32 = 1000;
+/// Items on a page of a list, when the client does not say.
+pub const PAGE_ITEMS_DEFAULT: u32 = 100;
+/// Bytes of an opaque cursor, before base64.
+pub const CURSOR_BYTES_MAX: usize = 1024;
+/// Characters of an `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_MAX: usize = 255;
+/// A client that goes through with a TLS handshake does so in this time.
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
