@@ -357,8 +357,7 @@ impl Turn<'_> {
     /// Sets a timer; [`Machine::fire`] is called in the first entry at or after `deadline_ms`.
     pub fn set_timer(&mut self, deadline_ms: u64, payload: impl Into<Bytes>) -> TimerId {
         let id = TimerId { deadline_ms, number: self.unique() };
-        let due =
-            Due { id, machine: self.machine, tenant: self.tenant, payload: payload.into() };
+        let due = Due { id, machine: self.machine, tenant: self.tenant, payload: payload.into() };
         self.ground.timers.set(self.rows, due);
         id
     }

@@ -259,7 +259,8 @@ impl<T> Shard<T> {
                     // The edge encodes only what this binary decodes, so this is a bug; a stopped
                     // shard is better than one that disagrees with its log.
                     let refused = Refused::Stopped(unreadable.to_string());
-                    let answers = tickets.into_iter().map(|t| (t, Answer::Refused(refused.clone())));
+                    let answers =
+                        tickets.into_iter().map(|t| (t, Answer::Refused(refused.clone())));
                     published.answers.extend(answers);
                     self.stop(unreadable.to_string(), published);
                     return;
