@@ -1,0 +1,96 @@
+//! Programs from outside cargo, installed on Debian when they are missing.
+
+use std::io::IsTerminal;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// A program that something here starts.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// What is looked for on the `PATH`.
+    pub(crate) binary: &'static str,
+    /// The Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// Who uses it.
+    pub(crate) why: &'static str,
+}
+
+/// Installs what is missing, and only that; asks the network for nothing when all is there.
+pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
+    let missing = missing(needs, shell::on_path);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        println!("missing: {} ({})", need.binary, need.why);
+    }
+    let by_hand = by_hand(&missing);
+    if !shell::on_path("apt-get") {
+        bail!("there is no apt-get here. {by_hand}");
+    }
+    shell::run(apt_get(&by_hand)?.arg("update")).context(by_hand.clone())?;
+    let mut install = apt_get(&by_hand)?;
+    install.args(["install", "-y", "--no-install-recommends"]);
+    install.args(missing.iter().map(|need| need.package));
+    shell::run(&mut install).context(by_hand.clone())?;
+
+    let still = self::missing(needs, shell::on_path);
+    if !still.is_empty() {
+        let names: Vec<_> = still.iter().map(|need| need.binary).collect();
+        bail!("installed, but not on the PATH: {}", names.join(", "));
+    }
+    Ok(())
+}
+
+fn missing(needs: &[Need], found: impl Fn(&str) -> bool) -> Vec<&Need> {
+    needs.iter().filter(|need| !found(need.binary)).collect()
+}
+
+fn by_hand(missing: &[&Need]) -> String {
+    let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
+    format!("Install by hand, then run this again: {}", packages.join(" "))
+}
+
+fn apt_get(by_hand: &str) -> Result<Command> {
+    let is_root = shell::read(shell::command("id").arg("-u"))?.trim() == "0";
+    let mut command = if is_root {
+        shell::command("env")
+    } else if shell::on_path("sudo") {
+        let mut sudo = shell::command("sudo");
+        // Nobody is there to type a password: fail at once rather than wait for one.
+        if std::env::var_os("CI").is_some() || !std::io::stdin().is_terminal() {
+            sudo.arg("-n");
+        }
+        sudo.arg("env");
+        sudo
+    } else {
+        bail!("packages need root, and there is no sudo here. {by_hand}");
+    };
+    // After sudo, because sudo clears the environment.
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Need, by_hand, missing};
+
+    const NEEDS: &[Need] = &[
+        Need { binary: "curl", package: "curl", why: "the tour" },
+        Need { binary: "c++", package: "g++", why: "libfuzzer" },
+    ];
+
+    #[test]
+    fn nothing_is_missing_when_all_is_found() {
+        assert!(missing(NEEDS, |_| true).is_empty());
+    }
+
+    #[test]
+    fn a_missing_program_is_asked_for_by_its_package() {
+        let missing = missing(NEEDS, |binary| binary == "curl");
+        assert_eq!(by_hand(&missing), "Install by hand, then run this again: g++");
+    }
+}

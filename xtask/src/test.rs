@@ -1,0 +1,101 @@
+//! `cargo xtask test`: from a fresh Debian machine with cargo to every test run.
+
+use anyhow::{Result, bail};
+
+use crate::needs::{self, Need};
+use crate::{metadata, shell};
+
+/// What the tests start that cargo does not bring. A compiler and linker are not here: without
+/// them this program could not have been built.
+const NEEDS: &[Need] = &[
+    Need { binary: "curl", package: "curl", why: "the README's tour is run as it is written" },
+    Need {
+        binary: "python3",
+        package: "python3",
+        why: "clients from outside, standard library only: kill -9 runs, malformed requests",
+    },
+];
+
+#[derive(Debug, PartialEq)]
+struct Options {
+    /// One crate instead of the workspace.
+    only: Option<String>,
+    /// For the test runner: names to match, `--ignored`, `--exact`.
+    passed_on: Vec<String>,
+}
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let options = parse(args)?;
+    let packages = metadata::workspace()?;
+    let mut scope = vec!["--workspace".to_owned()];
+    let mut has_docs = true;
+    if let Some(only) = &options.only {
+        let Some(package) = packages.iter().find(|package| package.name == *only) else {
+            let names: Vec<_> = packages.iter().map(|package| package.name.as_str()).collect();
+            bail!("no crate {only:?}; there are: {}", names.join(", "));
+        };
+        scope = vec!["--package".to_owned(), only.clone()];
+        has_docs = package.has_lib;
+    }
+    needs::ensure(NEEDS)?;
+
+    // Both runs happen even if the first fails: one look shows all that is broken.
+    let tests = run_tests(&scope, &options.passed_on);
+    let docs = if has_docs { run_docs(&scope, &options.passed_on) } else { Ok(()) };
+    tests.and(docs)
+}
+
+fn run_tests(scope: &[String], passed_on: &[String]) -> Result<()> {
+    let mut command = shell::cargo();
+    if shell::read(shell::cargo().args(["nextest", "--version"])).is_ok() {
+        command.args(["nextest", "run", "--no-fail-fast"]);
+    } else {
+        command.args(["test", "--tests", "--no-fail-fast"]);
+    }
+    shell::run(command.args(scope).arg("--").args(passed_on))
+}
+
+/// Neither runner above looks at the examples in documentation.
+fn run_docs(scope: &[String], passed_on: &[String]) -> Result<()> {
+    let mut command = shell::cargo();
+    command.args(["test", "--doc", "--no-fail-fast"]).args(scope);
+    shell::run(command.arg("--").args(passed_on))
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options { only: None, passed_on: Vec::new() };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--only" => match args.next() {
+                Some(name) => options.only = Some(name.clone()),
+                None => bail!("--only needs the name of a crate"),
+            },
+            "--" => options.passed_on = args.by_ref().cloned().collect(),
+            other => bail!("unknown argument {other:?}; test names go after `--`"),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, parse};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_follows_two_dashes_is_passed_on() {
+        let options = parse(&words("--only kernel -- rows --exact")).expect("well-formed");
+        let expected = Options { only: Some("kernel".into()), passed_on: words("rows --exact") };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn a_stray_name_is_refused() {
+        assert!(parse(&words("kernel")).is_err());
+        assert!(parse(&words("--only")).is_err());
+    }
+}
