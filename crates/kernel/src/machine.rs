@@ -8,7 +8,7 @@ use crate::codec::Reader;
 use crate::id::{MachineId, ShardId, TenantId, VirtualShard};
 use crate::limits::UNIQUE_BITS;
 use crate::mail::{self, Letter};
-use crate::rows::{Rows, Scan};
+use crate::rows::{ReadRows, Rows, Scan};
 use crate::stamp::Stamp;
 use crate::timers::{Due, TimerId, Timers};
 
@@ -152,10 +152,11 @@ fn effect_key(number: u64) -> Vec<u8> {
     key
 }
 
-/// Effects that have not been done, oldest first. Asked for again when a shard opens.
+/// Effects with numbers after `after` that have not been done, oldest first. Asked for again when
+/// a shard opens.
 #[must_use]
-pub fn pending_effects(rows: &Rows, limit: usize) -> Vec<Effect> {
-    rows.scan(&Scan::prefix(&kernel_key(b'e')).limit(limit))
+pub fn pending_effects(rows: &impl ReadRows, after: u64, limit: usize) -> Vec<Effect> {
+    rows.scan(&Scan::prefix(&kernel_key(b'e')).after(&effect_key(after)).limit(limit))
         .into_iter()
         .map(|(key, value)| {
             let number = key.last_chunk::<8>().expect("effect keys end in a number");

@@ -19,7 +19,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::codec::{Reader, put_bytes};
 use crate::id::{MachineId, ShardId, TenantId};
 use crate::machine::{Unreadable, kernel_key};
-use crate::rows::{Rows, RowsReader, Scan};
+use crate::rows::{ReadRows, Rows, Scan};
 
 /// What one machine says to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ pub fn collect(rows: &mut Rows, to: ShardId, through: u64) {
 
 /// Letters to `to` that are not collected, oldest first, with their numbers.
 #[must_use]
-pub fn uncollected(rows: &RowsReader, to: ShardId, limit: usize) -> Vec<(u64, Letter)> {
+pub fn uncollected(rows: &impl ReadRows, to: ShardId, limit: usize) -> Vec<(u64, Letter)> {
     let first = counter(rows.get(&counter_key(b'c', to))) + 1;
     let scan = Scan::between(&outbox_key(to, first), &outbox_key(to, u64::MAX)).limit(limit);
     rows.scan(&scan)

@@ -226,6 +226,35 @@ impl Scan {
 #[derive(Debug)]
 pub struct RowsLost(pub crate::base::BaseError);
 
+/// Reading, the same from inside the shard ([`Rows`]) and from outside ([`RowsReader`]).
+pub trait ReadRows {
+    /// The value of `key`.
+    fn get(&self, key: &[u8]) -> Option<Bytes>;
+
+    /// The rows that `scan` asks for, in its order.
+    fn scan(&self, scan: &Scan) -> Vec<Row>;
+}
+
+impl ReadRows for Rows {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        Rows::get(self, key)
+    }
+
+    fn scan(&self, scan: &Scan) -> Vec<Row> {
+        Rows::scan(self, scan)
+    }
+}
+
+impl ReadRows for RowsReader {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        RowsReader::get(self, key)
+    }
+
+    fn scan(&self, scan: &Scan) -> Vec<Row> {
+        RowsReader::scan(self, scan)
+    }
+}
+
 /// The ordered map of a shard. See the module's drawing.
 pub struct Rows {
     active: Layer,

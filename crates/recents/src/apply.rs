@@ -79,7 +79,7 @@ fn load(turn: &Turn<'_>, user: &str) -> Option<List> {
 fn save(turn: &mut Turn<'_>, user: &str, list: &List) {
     let row = Bytes::from(list.encode());
     turn.put(list_key(turn, user), row.clone());
-    turn.publish(user.as_bytes().to_vec(), Some(row));
+    turn.publish(list_key(turn, user), Some(row));
 }
 
 fn timer_payload(kind: u8, user: &str) -> Vec<u8> {
@@ -162,7 +162,7 @@ impl Recents {
         if list.archive_effect != 0 {
             turn.effect_done(list.archive_effect);
         }
-        let archived = !query::manifests_in(turn.rows(), turn.tenant(), user, 1).is_empty();
+        let archived = !query::manifests(turn.rows(), turn.tenant(), user, u64::MAX, 1).is_empty();
         if archived || list.archive_effect != 0 {
             let through = turn.unique();
             turn.ask(RecentsEffect::Purge(PurgeEffect { user: user.clone(), through }).encode());
@@ -173,7 +173,7 @@ impl Recents {
         }
         turn.delete(&list_key(turn, user));
         // An empty list, not none: a reader must not go looking for the row that is gone.
-        turn.publish(user.as_bytes().to_vec(), Some(List::new().encode().into()));
+        turn.publish(list_key(turn, user), Some(List::new().encode().into()));
         Reply::Cleared
     }
 
@@ -187,7 +187,7 @@ impl Recents {
         } else {
             list.idle_timer = None;
             turn.put(list_key(turn, user), list.encode());
-            turn.publish(user.as_bytes().to_vec(), None);
+            turn.publish(list_key(turn, user), None);
         }
     }
 

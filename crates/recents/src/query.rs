@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes};
 use kernel::codec::Reader;
 use kernel::machine::machine_key;
-use kernel::rows::{RowsReader, Scan};
-use kernel::{Rows, TenantId, VirtualShard};
+use kernel::rows::{ReadRows, Scan};
+use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
 use crate::state::{Manifest, put_user};
@@ -25,7 +25,7 @@ pub fn user_key(tenant: TenantId, kind: u8, user: &str) -> Vec<u8> {
     key
 }
 
-/// The row of a user's list; its view has the user's name as key and the same value.
+/// The row of a user's list. Its view has the same key and the same value.
 #[must_use]
 pub fn list_row(tenant: TenantId, user: &str) -> Vec<u8> {
     user_key(tenant, b'l', user)
@@ -73,7 +73,7 @@ impl Removals {
 
 /// What a user has removed.
 #[must_use]
-pub fn removals(rows: &RowsReader, tenant: TenantId, user: &str) -> Removals {
+pub fn removals(rows: &impl ReadRows, tenant: TenantId, user: &str) -> Removals {
     let found = rows.scan(&Scan::prefix(&user_key(tenant, b'x', user)));
     let pairs = found.into_iter().map(|(key, value)| {
         let folded = key.last_chunk::<8>().expect("removal keys end in a digest");
@@ -94,7 +94,7 @@ pub struct HistoryPage {
 /// Searches before `before` that are in rows, newest first, at most `limit`.
 #[must_use]
 pub fn history(
-    rows: &RowsReader,
+    rows: &impl ReadRows,
     tenant: TenantId,
     user: &str,
     mut before: u64,
@@ -126,7 +126,7 @@ pub fn history(
 /// The oldest searches in rows that were made before `before_ms`, at most `limit`.
 #[must_use]
 pub fn oldest(
-    rows: &RowsReader,
+    rows: &impl ReadRows,
     tenant: TenantId,
     user: &str,
     before_ms: u64,
@@ -140,30 +140,15 @@ pub fn oldest(
 }
 
 /// The time of the oldest search in rows.
-pub(crate) fn oldest_ms(rows: &Rows, tenant: TenantId, user: &str) -> Option<u64> {
+pub(crate) fn oldest_ms(rows: &impl ReadRows, tenant: TenantId, user: &str) -> Option<u64> {
     let found = rows.scan(&Scan::prefix(&user_key(tenant, b'h', user)).limit(1));
     found.into_iter().next().map(|(key, value)| entry(&key, value).at_ms)
-}
-
-fn manifest(value: &Bytes) -> Manifest {
-    postcard::from_bytes(value).expect("written by archived")
-}
-
-/// A user's archive objects, oldest first.
-pub(crate) fn manifests_in(
-    rows: &Rows,
-    tenant: TenantId,
-    user: &str,
-    limit: usize,
-) -> Vec<Manifest> {
-    let found = rows.scan(&Scan::prefix(&user_key(tenant, b'm', user)).limit(limit));
-    found.iter().map(|(_, value)| manifest(value)).collect()
 }
 
 /// A user's archive objects with searches before `before`, newest first, at most `limit`.
 #[must_use]
 pub fn manifests(
-    rows: &RowsReader,
+    rows: &impl ReadRows,
     tenant: TenantId,
     user: &str,
     before: u64,
@@ -171,6 +156,8 @@ pub fn manifests(
 ) -> Vec<Manifest> {
     let prefix = user_key(tenant, b'm', user);
     let found = rows.scan(&Scan::prefix(&prefix).reversed());
-    let all = found.iter().map(|(_, value)| manifest(value));
+    let all = found.iter().map(|(_, value)| {
+        postcard::from_bytes::<Manifest>(value).expect("written by archived")
+    });
     all.filter(|manifest| manifest.first < before).take(limit).collect()
 }

@@ -16,9 +16,6 @@ use crate::apply::{Apply, clock_key, stamp_of};
 use crate::machines::Machines;
 use crate::shard::Shard;
 
-/// Effects asked for again at opening. More than that are asked for as these are done.
-const EFFECTS_AT_OPEN_MAX: usize = 10_000;
-
 /// Why a shard could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -67,7 +64,8 @@ pub struct Progress {
 pub struct Opened<T> {
     /// The shard, with everything applied that is in the log.
     pub shard: Shard<T>,
-    /// Effects not done, mail not collected, usage: to be published as if just produced.
+    /// One of the effects not done, a word for each shard with mail not collected, and usage: to be
+    /// published as if just produced. Executors read the rest from rows.
     pub outputs: Vec<Output>,
     /// Commands applied by replay.
     pub replayed_commands: u64,
@@ -175,7 +173,7 @@ impl Replay {
 /// What was asked of the world outside and is not done, as outputs.
 fn left_to_do(rows: &Rows, ground: &Ground, place: Place) -> Vec<Output> {
     let mut outputs: Vec<Output> =
-        pending_effects(rows, EFFECTS_AT_OPEN_MAX).into_iter().map(Output::Effect).collect();
+        pending_effects(rows, 0, 1).into_iter().map(Output::Effect).collect();
     for shard in (0..place.shard_count).map(ShardId) {
         let mut prefix = kernel_key(b'o');
         prefix.extend_from_slice(&shard.0.to_be_bytes());
