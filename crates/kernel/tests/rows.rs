@@ -1,0 +1,163 @@
+//! Rows over a base in memory.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use kernel::base::MemoryBase;
+use kernel::rows::{RowsReader, Scan, Slot, prefix_end};
+use kernel::{Base, Index, Rows};
+use parking_lot::RwLock;
+use proptest::prelude::*;
+
+mod rows_model;
+
+use rows_model::{Checked, contents, events};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn rows_are_what_a_plain_map_would_be(events in events(120)) {
+        let base = MemoryBase::new();
+        let mut checked = Checked::new(Arc::new(base.clone()));
+        checked.run(events);
+        checked.check_reopened(|| Arc::new(base));
+    }
+}
+
+fn rows() -> (Arc<MemoryBase>, Rows) {
+    let base = Arc::new(MemoryBase::new());
+    (Arc::clone(&base), Rows::new(base))
+}
+
+/// Moves what is active to the base.
+fn checkpoint(base: &MemoryBase, rows: &mut Rows) {
+    let layer = rows.freeze();
+    base.ingest(&layer, base.applied().next(), &|| {}).expect("memory takes it");
+    rows.thaw();
+}
+
+fn keys(rows: &Rows, scan: &Scan) -> Vec<String> {
+    rows.scan(scan).iter().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect()
+}
+
+#[test]
+fn what_is_new_and_deleted_between_checkpoints_leaves_no_trace() {
+    let (_, mut rows) = rows();
+    rows.put_new(&b"a"[..], &b"1"[..]);
+    rows.put(&b"a"[..], &b"2"[..]);
+    rows.delete(b"a");
+    assert!(rows.freeze().is_empty());
+}
+
+#[test]
+fn a_deleted_row_stays_deleted_above_the_base() {
+    let (base, mut rows) = rows();
+    rows.put(&b"a"[..], &b"1"[..]);
+    checkpoint(&base, &mut rows);
+    rows.delete(b"a");
+    assert_eq!(rows.get(b"a"), None);
+    let layer = rows.freeze();
+    assert_eq!(layer.iter().map(|(_, slot)| slot).collect::<Vec<_>>(), [&Slot::Gone]);
+    assert_eq!(rows.get(b"a"), None);
+}
+
+#[test]
+fn a_dropped_prefix_hides_older_layers_and_not_newer_rows() {
+    let (base, mut rows) = rows();
+    rows.put(&b"p1"[..], &b"old"[..]);
+    rows.put(&b"q1"[..], &b"old"[..]);
+    checkpoint(&base, &mut rows);
+    rows.put(&b"p2"[..], &b"frozen"[..]);
+    rows.freeze();
+    rows.delete_prefix(b"p");
+    rows.put(&b"p3"[..], &b"new"[..]);
+    assert_eq!(keys(&rows, &Scan::all()), ["p3", "q1"]);
+    assert_eq!(keys(&rows, &Scan::all().reversed().limit(1)), ["q1"]);
+}
+
+#[test]
+fn nested_prefixes_are_kept_once() {
+    let (_, mut rows) = rows();
+    rows.delete_prefix(b"pa");
+    rows.delete_prefix(b"pb");
+    rows.delete_prefix(b"p");
+    rows.delete_prefix(b"pc");
+    let layer = rows.freeze();
+    assert_eq!(layer.dropped().collect::<Vec<_>>(), [&b"p"[..]]);
+}
+
+#[test]
+fn the_end_of_a_prefix_carries() {
+    assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+    assert_eq!(prefix_end(&[1, 255, 255]), Some(vec![2]));
+    assert_eq!(prefix_end(&[255, 255]), None);
+    assert_eq!(prefix_end(&[]), None);
+}
+
+#[test]
+fn a_scan_that_ends_before_it_begins_finds_nothing() {
+    let (_, mut rows) = rows();
+    rows.put(&b"a"[..], &b"1"[..]);
+    assert!(rows.scan(&Scan::between(b"b", b"a")).is_empty());
+    assert!(rows.scan(&Scan::prefix(b"a").after(b"a").before(b"a")).is_empty());
+    assert!(rows.scan(&Scan::all().limit(0)).is_empty());
+}
+
+#[test]
+fn the_layers_size_returns_to_nothing() {
+    let (_, mut rows) = rows();
+    rows.put_new(&b"a"[..], vec![0; 100]);
+    rows.put(&b"a"[..], vec![0; 10]);
+    assert!(rows.active_bytes() >= 11);
+    rows.delete(b"a");
+    assert_eq!(rows.active_bytes(), 0);
+}
+
+#[test]
+fn a_snapshot_of_a_memory_base_is_not_moved_by_checkpoints() {
+    let (base, mut rows) = rows();
+    rows.put(&b"a"[..], &b"1"[..]);
+    checkpoint(&base, &mut rows);
+    let before = base.snapshot();
+    rows.delete(b"a");
+    checkpoint(&base, &mut rows);
+    assert_eq!(contents(&*before).len(), 1);
+    assert_eq!((contents(&*base).len(), base.applied()), (0, Index(2)));
+    assert_eq!(before.applied(), Index(1));
+    let nothing = before.range(Bound::Excluded(b"a"), Bound::Excluded(b"a"), true).count();
+    assert_eq!(nothing, 0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a reader is another thread by its nature")]
+fn a_reader_sees_whole_entries_while_checkpoints_come_and_go() {
+    const ENTRIES: u64 = 2_000;
+    let (base, rows) = rows();
+    let rows = Arc::new(RwLock::new(rows));
+    let reader = RowsReader::new(Arc::clone(&rows));
+    let watcher = std::thread::spawn(move || {
+        loop {
+            let pair = reader.scan(&Scan::prefix(b"pair"));
+            if let [(_, left), (_, right)] = &pair[..] {
+                assert_eq!(left, right, "half an entry was seen");
+                if left[..] == ENTRIES.to_be_bytes() {
+                    return;
+                }
+            }
+        }
+    });
+    for entry in 1..=ENTRIES {
+        {
+            let mut rows = rows.write();
+            rows.put(&b"pair-left"[..], entry.to_be_bytes().to_vec());
+            rows.put(&b"pair-right"[..], entry.to_be_bytes().to_vec());
+        }
+        if entry % 7 == 0 {
+            let layer = rows.write().freeze();
+            base.ingest(&layer, Index(entry), &|| {}).expect("memory takes it");
+            rows.write().thaw();
+        }
+    }
+    watcher.join().expect("the watcher saw only whole entries");
+}
