@@ -42,4 +42,3 @@ pub mod tls;
 pub use app::{App, Ctx, Edge, EdgeState, app};
 pub use problem::{Problem, ProblemKind};
 pub use route::{Access, Doc, Routes, doc};
-

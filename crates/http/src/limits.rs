@@ -43,6 +43,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 pub const HEADER_COUNT_MAX: usize = 100;
 /// Bytes of path and query.
 pub const URI_BYTES_MAX: usize = 8 << 10;
+/// `{parameters}` in a path.
+pub const PATH_PARAMS_MAX: usize = 4;
 /// Requests at once on one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 256;
 /// Items on a page of a list.

@@ -61,6 +61,13 @@ pub struct Route {
     pub(crate) endpoint: Endpoint,
 }
 
+impl Route {
+    /// The names of the parameters in its path, in order.
+    pub fn param_names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
+    }
+}
+
 /// What is said of an operation.
 #[derive(Clone)]
 pub struct Doc {

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! What handlers take from a request, with our own refusals.
+//!
+//! | extractor | takes | refuses with |
+//! |---|---|---|
+//! | [`Json`] | a JSON body | `unsupported-media-type`, `invalid-body`, `payload-too-large`, `timeout` |
+//! | [`RawBody`] | any body | `payload-too-large`, `timeout` |
+//! | [`Path`] | the parameters of the path | `invalid-parameter` |
+//! | [`Query`] | the query | `invalid-parameter` |
+//! | [`Idempotency`] | the `Idempotency-Key` header | `invalid-header` |
+
+pub mod body;
+pub mod idempotency;
+pub mod page;
+pub mod path;
+mod percent;
+pub mod query;
+
+pub use body::{Json, RawBody};
+pub use idempotency::Idempotency;
+pub use page::{Cursor, Limit};
+pub use path::Path;
+pub use query::Query;

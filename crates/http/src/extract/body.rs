@@ -1,0 +1,192 @@
+//! Bodies: bounded in size and in time, JSON or raw.
+
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, OptionalFromRequest, Request};
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::Ctx;
+use crate::problem::{Problem, ProblemKind};
+
+/// A JSON body, and the bytes it was read from.
+///
+/// The type should be `#[serde(deny_unknown_fields)]`: a field that is misspelt is refused, not
+/// dropped. `Option<Json<T>>` takes requests without a body as well.
+#[derive(Clone, Debug)]
+pub struct Json<T> {
+    /// What it says.
+    pub value: T,
+    /// As it came, for digests.
+    pub raw: Bytes,
+}
+
+/// A body of any media type.
+#[derive(Clone, Debug)]
+pub struct RawBody(
+    /// As it came.
+    pub Bytes,
+);
+
+impl<T: DeserializeOwned> FromRequest<Ctx> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Json<T>, Problem> {
+        require_json(request.headers())?;
+        let raw = read(request.into_body(), ctx).await?;
+        Ok(Json { value: parse(&raw)?, raw })
+    }
+}
+
+impl<T: DeserializeOwned> OptionalFromRequest<Ctx> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Option<Json<T>>, Problem> {
+        if request.body().is_end_stream() {
+            return Ok(None);
+        }
+        let (head, body) = request.into_parts();
+        let raw = read(body, ctx).await?;
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        require_json(&head.headers)?;
+        Ok(Some(Json { value: parse(&raw)?, raw }))
+    }
+}
+
+impl FromRequest<Ctx> for RawBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<RawBody, Problem> {
+        require_plain(request.headers())?;
+        read(request.into_body(), ctx).await.map(RawBody)
+    }
+}
+
+/// Reads JSON out of bytes, or says where it goes wrong.
+///
+/// # Errors
+/// `invalid-body`.
+pub fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(raw).map_err(|_| invalid::<T>(raw))
+}
+
+/// Reads once more to find the path of what was wrong: only bad bodies pay for the tracking.
+#[cold]
+fn invalid<T: DeserializeOwned>(raw: &[u8]) -> Problem {
+    let mut json = serde_json::Deserializer::from_slice(raw);
+    let detail = match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Err(error) if error.path().iter().next().is_some() => {
+            format!("at {}: {}", error.path(), error.inner())
+        }
+        Err(error) => error.into_inner().to_string(),
+        Ok(_) => "something follows the end of the JSON".to_owned(),
+    };
+    ProblemKind::InvalidBody.because(detail)
+}
+
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    require_plain(headers)?;
+    let given = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let essence = given.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    if essence.eq_ignore_ascii_case(b"application/json") {
+        return Ok(());
+    }
+    let given = if given.is_empty() { "nothing".into() } else { String::from_utf8_lossy(given) };
+    let detail = format!("the body must be sent as application/json; Content-Type says {given}");
+    Err(ProblemKind::UnsupportedMediaType.because(detail))
+}
+
+fn require_plain(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(ProblemKind::UnsupportedMediaType.because("compressed bodies are not taken"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads a body within the limits of its route.
+///
+/// # Errors
+/// `payload-too-large`, `timeout`, or `bad-request` when the client breaks off.
+pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
+    let limits = &ctx.edge().limits;
+    let bytes_max = ctx.route().doc.body_bytes_max.unwrap_or(limits.body_bytes_max);
+    // The least it will be: what Content-Length says, or what has arrived.
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large(bytes_max));
+    }
+    let mut deadlines = Deadlines { whole: None, stall: limits.body_stall_timeout };
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(piece) = deadlines.next(&mut body, limits.body_timeout).await? {
+        if first.len() + rest.len() + piece.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if first.is_empty() {
+            first = piece;
+        } else {
+            rest.extend_from_slice(&piece);
+        }
+    }
+    if rest.is_empty() {
+        return Ok(first); // nearly every body: one piece, not copied
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&rest);
+    Ok(whole.freeze())
+}
+
+struct Deadlines {
+    whole: Option<Instant>,
+    stall: Duration,
+}
+
+impl Deadlines {
+    async fn next(&mut self, body: &mut Body, all: Duration) -> Result<Option<Bytes>, Problem> {
+        loop {
+            if body.is_end_stream() {
+                return Ok(None);
+            }
+            let now = Instant::now();
+            let deadline = (*self.whole.get_or_insert(now + all)).min(now + self.stall);
+            match timeout_at(deadline, body.frame()).await {
+                Err(_) => {
+                    let detail = "the body did not arrive in time";
+                    return Err(ProblemKind::Timeout.because(detail).closing());
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => {
+                    let detail = format!("the body breaks off: {}", root(&error));
+                    return Err(ProblemKind::BadRequest.because(detail).closing());
+                }
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    } // else trailers, which mean nothing here
+                }
+            }
+        }
+    }
+}
+
+fn root(error: &dyn std::error::Error) -> &dyn std::error::Error {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
+
+fn too_large(bytes_max: usize) -> Problem {
+    let detail = format!("the body must not have more than {bytes_max} bytes");
+    ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", bytes_max).closing()
+}

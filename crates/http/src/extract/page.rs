@@ -1,0 +1,97 @@
+//! The two parameters that every list takes.
+//!
+//! ```ignore
+//! #[derive(Deserialize, IntoParams)]
+//! #[serde(deny_unknown_fields)]
+//! struct ListQuery { limit: Option<Limit>, cursor: Option<Cursor> }
+//! ```
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::limits::{CURSOR_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+
+/// How many items to give: 1 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Limit(u32);
+
+impl Limit {
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit(PAGE_ITEMS_DEFAULT)
+    }
+}
+
+impl TryFrom<u32> for Limit {
+    type Error = String;
+
+    fn try_from(limit: u32) -> Result<Limit, String> {
+        if (1..=PAGE_ITEMS_MAX).contains(&limit) {
+            Ok(Limit(limit))
+        } else {
+            Err(format!("a limit is from 1 to {PAGE_ITEMS_MAX}"))
+        }
+    }
+}
+
+/// Where the next page begins: bytes that mean something to the list that gave them, and nothing
+/// to the client.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cursor(
+    /// The bytes.
+    pub Vec<u8>,
+);
+
+impl TryFrom<String> for Cursor {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Cursor, &'static str> {
+        match URL_SAFE_NO_PAD.decode(text) {
+            Ok(bytes) if bytes.len() <= CURSOR_BYTES_MAX => Ok(Cursor(bytes)),
+            _ => Err("not a cursor that this server gave"),
+        }
+    }
+}
+
+impl From<Cursor> for String {
+    fn from(cursor: Cursor) -> String {
+        URL_SAFE_NO_PAD.encode(cursor.0)
+    }
+}
+
+impl PartialSchema for Limit {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::Integer))
+            .minimum(Some(1))
+            .maximum(Some(PAGE_ITEMS_MAX))
+            .description(Some("How many items to give."));
+        RefOr::T(Schema::Object(number.build()))
+    }
+}
+
+impl ToSchema for Limit {}
+
+impl PartialSchema for Cursor {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::String))
+            .description(Some("The `nextCursor` of the page before; opaque."));
+        RefOr::T(Schema::Object(text.build()))
+    }
+}
+
+impl ToSchema for Cursor {}
