@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes};
 use kernel::mail::Letter;
 use kernel::timers::Due;
-use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
+use kernel::{Machine, MachineId, Turn, Unreadable};
 
 use crate::command::{
     Add, ArchiveEffect, Archived, Clear, Command, PurgeEffect, RecentsEffect, Remove, Reply,
@@ -89,26 +89,20 @@ fn timer_payload(kind: u8, user: &str) -> Vec<u8> {
     payload
 }
 
-fn settings_key() -> Vec<u8> {
-    kernel::machine::machine_key(MACHINE, b's', TenantId::SYSTEM)
-}
-
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).expect("no tenant keeps 8 EiB")
 }
 
 impl Recents {
     fn settings(&mut self, turn: &Turn<'_>) -> Settings {
-        *self.settings.get_or_insert_with(|| {
-            turn.rows()
-                .get(&settings_key())
-                .map(|row| postcard::from_bytes(&row).expect("written by configure"))
-                .unwrap_or_default()
-        })
+        *self.settings.get_or_insert_with(|| query::settings(turn.rows()))
     }
 
     fn configure(&mut self, turn: &mut Turn<'_>, settings: Settings) -> Reply {
-        turn.put(settings_key(), postcard::to_stdvec(&settings).expect("settings serialise"));
+        turn.put(
+            query::settings_row(),
+            postcard::to_stdvec(&settings).expect("settings serialise"),
+        );
         self.settings = Some(settings);
         Reply::Configured
     }

@@ -36,7 +36,8 @@ pub use command::{
     Settings, fold,
 };
 pub use query::{
-    Entry, HistoryPage, Removals, history, list_row, manifests, oldest, place, removals, user_key,
+    Entry, HistoryPage, Removals, history, list_row, manifests, oldest, place, removals, settings,
+    user_key,
 };
 pub use state::{Item, Items, List, Manifest};
 

@@ -9,6 +9,7 @@ use kernel::rows::{ReadRows, Scan};
 use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
+use crate::command::Settings;
 use crate::state::{Manifest, put_user};
 
 /// Where a user lives.
@@ -156,8 +157,21 @@ pub fn manifests(
 ) -> Vec<Manifest> {
     let prefix = user_key(tenant, b'm', user);
     let found = rows.scan(&Scan::prefix(&prefix).reversed());
-    let all = found.iter().map(|(_, value)| {
-        postcard::from_bytes::<Manifest>(value).expect("written by archived")
-    });
+    let all = found
+        .iter()
+        .map(|(_, value)| postcard::from_bytes::<Manifest>(value).expect("written by archived"));
     all.filter(|manifest| manifest.first < before).take(limit).collect()
+}
+
+/// The settings in force in a shard.
+#[must_use]
+pub fn settings(rows: &impl ReadRows) -> Settings {
+    rows.get(&settings_row())
+        .map(|row| postcard::from_bytes(&row).expect("written by configure"))
+        .unwrap_or_default()
+}
+
+/// The row of the settings: one a shard, of no tenant.
+pub(crate) fn settings_row() -> Vec<u8> {
+    machine_key(MACHINE, b's', TenantId::SYSTEM)
 }

@@ -1,0 +1,66 @@
+//! The slow part of a checkpoint, on a thread that gives way to the others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kernel::{Layer, ShardId};
+use metrics::Histogram;
+use parking_lot::Mutex;
+use shard::CheckpointJob;
+
+use crate::inbox::Note;
+use crate::runner::{NodeInbox, NodeNote};
+
+/// A checkpoint rests this many times as long as it works: on a machine whose cores are all
+/// busy serving, it may take a fifth of one.
+const REST_FACTOR: u32 = 3;
+/// A rest is never so long that the overlay fills up meanwhile.
+const REST_MAX: Duration = Duration::from_millis(20);
+/// What the scheduler calls "nice": the shard goes first when both want the core.
+const NICE: i32 = 15;
+
+/// Makes the calling thread, and those it starts, give way.
+pub(crate) fn give_way() {
+    let thread = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(thread), NICE) {
+        tracing::debug!(%error, "cannot lower the priority of a background thread");
+    }
+}
+
+/// Runs a job on a thread of its own and leaves a note in the shard's inbox.
+pub(crate) fn start(
+    shard: ShardId,
+    job: CheckpointJob,
+    inbox: Arc<NodeInbox>,
+    histogram: Histogram,
+) {
+    let run = move || {
+        give_way();
+        let started = Instant::now();
+        let worked_since = Mutex::new(Instant::now());
+        let pace = || {
+            let mut since = worked_since.lock();
+            std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
+            *since = Instant::now();
+        };
+        let result = job.run(&pace);
+        histogram.record(started.elapsed());
+        inbox.note(Note::Node(NodeNote::Checkpointed(job, result)));
+    };
+    std::thread::Builder::new()
+        .name(format!("checkpoint-{shard}"))
+        .spawn(run)
+        .expect("the system has room for a thread");
+}
+
+/// Frees a layer elsewhere: a gigabyte of rows takes longer to free than a request may wait.
+pub(crate) fn free(layer: Option<Arc<Layer>>) {
+    let run = move || {
+        give_way();
+        drop(layer);
+    };
+    std::thread::Builder::new()
+        .name("free-layer".into())
+        .spawn(run)
+        .expect("the system has room for a thread");
+}

@@ -1,0 +1,36 @@
+//! A node: shards on their own threads, what they publish, and the executors of what they ask.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `folder` | the data folder and its lock |
+//! | `node` | starting, submitting, reading, shutting down |
+//! | `inbox` | the bounded, fair way into a shard |
+//! | `runner` | the thread of a shard |
+//! | `checkpointer` | the slow part of a checkpoint |
+//! | `views`, `usage`, `status` | what shards publish |
+//! | `mailman` | letters between shards |
+//! | `effects`, `recents_archive` | executors |
+//! | `registry` | every machine there is |
+
+mod checkpointer;
+mod effects;
+mod folder;
+mod inbox;
+mod mailman;
+mod meters;
+mod node;
+mod recents_archive;
+mod registry;
+mod runner;
+mod status;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod views;
+
+pub use folder::{FolderError, shard_count, shard_folder};
+pub use node::{Node, NodeConfig, OnProgress, Refusal, StartError};
+pub use registry::machines;
+pub use runner::Clock;
+pub use status::{Readiness, ShardState};
+pub use views::View;

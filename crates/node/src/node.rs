@@ -1,0 +1,539 @@
+//! The node: shards, what they publish, and the way to them.
+
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use journal::{FileLog, RealDisk};
+use kernel::limits::{CHECKPOINT_BYTES, COMMAND_BYTES_MAX};
+use kernel::machine::{Place, Usage};
+use kernel::rows::{RowsLost, RowsReader};
+use kernel::{Envelope, MachineId, ShardId, TenantId, VirtualShard};
+use object_store::ObjectStore;
+use parking_lot::Mutex;
+use shard::{Answer, Opened, Outcome, Progress, Refused, Request, Shard};
+use store::{FjallBase, StoreOptions};
+use tokio::sync::{Notify, oneshot};
+
+use crate::folder::{Folder, FolderError};
+use crate::inbox::{Inbox, Note, PushError};
+use crate::meters::Meters;
+use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
+use crate::status::{Readiness, ShardState, StatusBoard};
+use crate::usage::UsageBoard;
+use crate::views::{View, Views};
+use crate::{checkpointer, effects, mailman, registry};
+
+/// Called from each shard's thread as it replays its log.
+pub type OnProgress = Arc<dyn Fn(ShardId, Progress) + Send + Sync>;
+
+/// How a node is to be run.
+#[derive(Clone)]
+pub struct NodeConfig {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// For a new folder; the default is one a core.
+    pub shards: Option<u16>,
+    /// For recents.
+    pub recents: recents::Settings,
+    /// Where cold data goes; the default is a folder beside the shards.
+    pub archive_url: Option<String>,
+    /// Memory for read views.
+    pub views_bytes_max: usize,
+    /// Rows in memory at which a shard checkpoints.
+    pub checkpoint_bytes: usize,
+    /// Bytes of a log segment.
+    pub segment_bytes: u64,
+    /// Memory for blocks of the row store, for each shard.
+    pub store_cache_bytes: u64,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Told how far replay has come.
+    pub on_progress: OnProgress,
+}
+
+fn wall_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Default for NodeConfig {
+    fn default() -> NodeConfig {
+        NodeConfig {
+            data_dir: PathBuf::from("./stampede-data"),
+            shards: None,
+            recents: recents::Settings::default(),
+            archive_url: None,
+            views_bytes_max: 256 << 20,
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            segment_bytes: journal::Options::default().segment_bytes,
+            store_cache_bytes: StoreOptions::default().cache_bytes,
+            clock: Arc::new(wall_clock),
+            on_progress: Arc::new(|_, _| {}),
+        }
+    }
+}
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A shard's log cannot be opened.
+    #[error("shard {shard}: {source}")]
+    Log {
+        /// Which.
+        shard: ShardId,
+        /// Why.
+        source: journal::OpenError,
+    },
+    /// A shard's rows cannot be opened.
+    #[error("shard {shard}: {source}")]
+    Rows {
+        /// Which.
+        shard: ShardId,
+        /// Why.
+        source: kernel::BaseError,
+    },
+    /// A shard's log cannot be replayed.
+    #[error("shard {shard}: {source}")]
+    Replay {
+        /// Which.
+        shard: ShardId,
+        /// Why.
+        source: shard::OpenError,
+    },
+    /// The archive cannot be used.
+    #[error("the archive at {url}: {what}")]
+    Archive {
+        /// Where.
+        url: String,
+        /// Why.
+        what: String,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// The first commands were refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// Why the node did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Too much is waiting. Nothing was written.
+    #[error("too many requests are waiting")]
+    Overloaded {
+        /// When to try again.
+        retry_after_ms: u64,
+    },
+    /// The disk is full. Nothing was written.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The shard has stopped. Whether the command took effect shows when it is back.
+    #[error("the shard has stopped: {why}")]
+    Stopped {
+        /// What happened.
+        why: String,
+    },
+    /// The node is about to end. Nothing was written.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The idempotency key was used with another body.
+    #[error("the idempotency key was used with another body")]
+    IdempotencyConflict,
+    /// The command is too large. Nothing was written.
+    #[error("a command may have {limit_bytes} bytes")]
+    TooLarge {
+        /// What is allowed.
+        limit_bytes: usize,
+    },
+    /// Cold data cannot be read.
+    #[error("the archive cannot be read: {what}")]
+    Archive {
+        /// Why.
+        what: String,
+    },
+}
+
+/// A running node. Cheap to clone.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) inner: Arc<Inner>,
+}
+
+struct ShardHandle {
+    inbox: Arc<NodeInbox>,
+    reader: RowsReader,
+}
+
+pub(crate) struct Inner {
+    folder: Folder,
+    shards: Vec<ShardHandle>,
+    pub(crate) boards: Arc<Boards>,
+    pub(crate) archive: Arc<dyn ObjectStore>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    shutting_down: AtomicBool,
+    /// Mail and effects. Taken at shutdown.
+    background: Mutex<Option<tokio::runtime::Runtime>>,
+}
+
+impl Inner {
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.folder.shard_count
+    }
+
+    pub(crate) fn reader(&self, shard: ShardId) -> RowsReader {
+        self.shards[usize::from(shard.0)].reader.clone()
+    }
+
+    /// Queues a command at once, in the order of calling, and resolves when it is applied.
+    pub(crate) fn submit_to(
+        &self,
+        shard: ShardId,
+        envelope: Envelope,
+    ) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<> {
+        let queued = self.push(shard, envelope);
+        async move {
+            match queued?.await {
+                Ok(Answer::Done(Outcome::Reply(reply))) => Ok(reply),
+                Ok(Answer::Done(Outcome::IdempotencyConflict)) => Err(Refusal::IdempotencyConflict),
+                Ok(Answer::Refused(Refused::DiskFull)) => Err(Refusal::DiskFull),
+                Ok(Answer::Refused(Refused::Stopped(why))) => Err(Refusal::Stopped { why }),
+                Err(_gone) => Err(Refusal::Stopped { why: "its thread has ended".into() }),
+            }
+        }
+    }
+
+    /// *Check*: what cannot succeed is refused here, without entering the shard.
+    fn push(
+        &self,
+        shard: ShardId,
+        envelope: Envelope,
+    ) -> Result<oneshot::Receiver<Answer>, Refusal> {
+        if envelope.command.len() > COMMAND_BYTES_MAX {
+            return Err(Refusal::TooLarge { limit_bytes: COMMAND_BYTES_MAX });
+        }
+        let (ticket, answer) = oneshot::channel();
+        let handle = &self.shards[usize::from(shard.0)];
+        match handle.inbox.push(Request { envelope, ticket }) {
+            Ok(()) => Ok(answer),
+            Err((PushError::Full, _)) => Err(Refusal::Overloaded { retry_after_ms: 250 }),
+            Err((PushError::Closed, _)) => match self.boards.status.get(shard) {
+                ShardState::Stopped { why } => Err(Refusal::Stopped { why }),
+                _ => Err(Refusal::ShuttingDown),
+            },
+        }
+    }
+}
+
+impl Node {
+    /// Opens the data folder, replays what has to be, and serves. Blocks until then.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(config: NodeConfig) -> Result<Node, StartError> {
+        if config.recents.keep == 0 || config.recents.keep > 1000 {
+            return Err(StartError::Setting("recents.keep must be from 1 to 1000".into()));
+        }
+        let folder = Folder::open(&config.data_dir, config.shards)?;
+        let archive = open_archive(&config, &folder)?;
+        let boards = Arc::new(boards(&config, folder.shard_count));
+        let opening: Vec<_> = (0..folder.shard_count)
+            .map(ShardId)
+            .map(|shard| open_in_thread(&config, &folder, shard))
+            .collect();
+        let mut shards = Vec::new();
+        let mut threads = Vec::new();
+        for (number, opening) in opening.into_iter().enumerate() {
+            let shard = ShardId(u16::try_from(number).expect("counted from a u16"));
+            let (opened, inbox) = opening.join().expect("opening does not panic")?;
+            let Opened { shard: opened, outputs, replayed_commands } = opened;
+            tracing::info!(%shard, replayed_commands, "shard open");
+            boards.publish(shard, outputs);
+            let reader = opened.reader();
+            threads.push(run_in_thread(&config, opened, Arc::clone(&inbox), Arc::clone(&boards)));
+            shards.push(ShardHandle { inbox, reader });
+        }
+        let inner = Arc::new(Inner {
+            folder,
+            shards,
+            boards,
+            archive,
+            threads: Mutex::new(threads),
+            shutting_down: AtomicBool::new(false),
+            background: Mutex::new(None),
+        });
+        let node = Node { inner };
+        node.start_background(&config)?;
+        Ok(node)
+    }
+
+    fn start_background(&self, config: &NodeConfig) -> Result<(), StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(4)
+            .thread_name("effects")
+            .enable_all()
+            .build()
+            .expect("the system has room for a thread");
+        let shard_ids = || (0..self.inner.shard_count()).map(ShardId);
+        for shard in shard_ids() {
+            runtime.spawn(effects::execute(Arc::clone(&self.inner), shard));
+            for to in shard_ids().filter(|to| *to != shard) {
+                runtime.spawn(mailman::carry(Arc::clone(&self.inner), shard, to));
+            }
+        }
+        let settings = config.recents;
+        let inner = Arc::clone(&self.inner);
+        // Another runtime may be running this thread, so its result comes over a channel.
+        let (done, configured) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            let result = configure(&inner, settings).await;
+            let _gone = done.send(result);
+        });
+        configured.recv().expect("configure answers")?;
+        *self.inner.background.lock() = Some(runtime);
+        Ok(())
+    }
+
+    /// Does a command where `at` is placed. Resolves once it is durable and applied.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn submit(&self, at: VirtualShard, envelope: Envelope) -> Result<Bytes, Refusal> {
+        self.inner.submit_to(self.shard_of(at), envelope).await
+    }
+
+    fn shard_of(&self, at: VirtualShard) -> ShardId {
+        at.shard(self.inner.shard_count())
+    }
+
+    /// What `machine` published under this key; `None` when it is not in memory.
+    #[must_use]
+    pub fn view(&self, _at: VirtualShard, _machine: MachineId, key: &[u8]) -> Option<Arc<View>> {
+        self.inner.boards.views.get(key)
+    }
+
+    /// As [`Node::view`], but a value that is not in memory is read from its row and kept.
+    /// `None` when there is no such row either.
+    ///
+    /// # Errors
+    /// [`Refusal::Stopped`] when rows cannot be read.
+    pub async fn view_or_row(
+        &self,
+        at: VirtualShard,
+        machine: MachineId,
+        key: &[u8],
+        row: Vec<u8>,
+    ) -> Result<Option<Arc<View>>, Refusal> {
+        if let Some(view) = self.view(at, machine, key) {
+            return Ok(Some(view));
+        }
+        let gap = self.inner.boards.views.gap(key);
+        let reader = self.rows(at);
+        let value = tokio::task::spawn_blocking(move || reader.get(&row))
+            .await
+            .map_err(|error| Refusal::Stopped { why: error.to_string() })?;
+        let key = Bytes::copy_from_slice(key);
+        Ok(value.map(|value| self.inner.boards.views.fill(key, value, gap)))
+    }
+
+    /// The rows where `at` is placed, to be read on a thread that may block.
+    #[must_use]
+    pub fn rows(&self, at: VirtualShard) -> RowsReader {
+        self.inner.reader(self.shard_of(at))
+    }
+
+    /// What a tenant uses, over all shards.
+    #[must_use]
+    pub fn usage(&self, tenant: TenantId) -> Usage {
+        self.inner.boards.usage.of(tenant)
+    }
+
+    /// Whether the node can serve, shard by shard.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.inner.boards.status.readiness(self.inner.shutting_down.load(Ordering::Relaxed))
+    }
+
+    /// The number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    /// Memory that read views take.
+    #[must_use]
+    pub fn views_bytes(&self) -> usize {
+        self.inner.boards.views.bytes()
+    }
+
+    /// The node's own secret, for deriving tokens.
+    #[must_use]
+    pub fn secret(&self) -> &[u8; 32] {
+        &self.inner.folder.secret
+    }
+
+    /// Takes no more commands, finishes those inside, checkpoints, and ends the shards' threads.
+    pub async fn shutdown(&self) {
+        let node = self.clone();
+        // Joining threads blocks.
+        let ended = tokio::task::spawn_blocking(move || node.shutdown_blocking()).await;
+        ended.expect("shutting down does not panic");
+    }
+
+    /// [`Node::shutdown`] for callers without a runtime.
+    pub fn shutdown_blocking(&self) {
+        self.inner.shutting_down.store(true, Ordering::Relaxed);
+        if let Some(runtime) = self.inner.background.lock().take() {
+            runtime.shutdown_background();
+        }
+        for shard in &self.inner.shards {
+            shard.inbox.close();
+        }
+        for thread in std::mem::take(&mut *self.inner.threads.lock()) {
+            thread.join().expect("a shard's thread catches its panics");
+        }
+    }
+}
+
+/// Puts the settings into every shard whose rows have others.
+async fn configure(inner: &Arc<Inner>, settings: recents::Settings) -> Result<(), Refusal> {
+    for shard in (0..inner.shard_count()).map(ShardId) {
+        if recents::settings(&inner.reader(shard)) != settings {
+            let command = recents::Command::Configure(settings).encode();
+            let (machine, tenant) = (recents::MACHINE, TenantId::SYSTEM);
+            let envelope = Envelope { machine, tenant, idempotency: None, command };
+            inner.submit_to(shard, envelope).await?;
+        }
+    }
+    Ok(())
+}
+
+fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
+    let mut first_etag = [0; 8];
+    getrandom::fill(&mut first_etag).expect("the system has randomness");
+    let count = usize::from(shard_count);
+    Boards {
+        // Half the range, so that counting up never wraps.
+        views: Views::new(config.views_bytes_max, u64::from_be_bytes(first_etag) >> 1),
+        usage: UsageBoard::new(shard_count),
+        status: StatusBoard::new(shard_count),
+        effects: (0..count).map(|_| Notify::new()).collect(),
+        mail: (0..count * count).map(|_| Notify::new()).collect(),
+    }
+}
+
+fn open_archive(config: &NodeConfig, folder: &Folder) -> Result<Arc<dyn ObjectStore>, StartError> {
+    let archive_error = |url: &str, what: String| StartError::Archive { url: url.into(), what };
+    let dir = match &config.archive_url {
+        None => folder.archive_dir(),
+        Some(url) => match url.strip_prefix("file://") {
+            Some(path) => PathBuf::from(path),
+            None => {
+                let what = "only file:// is supported yet".to_owned();
+                return Err(archive_error(url, what));
+            }
+        },
+    };
+    let shown = dir.display().to_string();
+    std::fs::create_dir_all(&dir).map_err(|error| archive_error(&shown, error.to_string()))?;
+    let store = object_store::local::LocalFileSystem::new_with_prefix(&dir)
+        .map_err(|error| archive_error(&shown, error.to_string()))?
+        .with_fsync(true);
+    Ok(Arc::new(store))
+}
+
+type OpenResult = Result<(Opened<crate::runner::Ticket>, Arc<NodeInbox>), StartError>;
+
+/// Shards open side by side: replay is bound by the processor.
+fn open_in_thread(config: &NodeConfig, folder: &Folder, shard: ShardId) -> JoinHandle<OpenResult> {
+    let (log_dir, rows_dir) = (folder.log_dir(shard), folder.rows_dir(shard));
+    let place = Place { shard, shard_count: folder.shard_count };
+    let config = config.clone();
+    let open = move || {
+        let base =
+            open_base(&config, rows_dir).map_err(|source| StartError::Rows { shard, source })?;
+        let inbox: Arc<NodeInbox> = Arc::new(Inbox::new());
+        let for_log = Arc::clone(&inbox);
+        let sink: journal::EventSink = Arc::new(move |event| for_log.note(Note::Log(event)));
+        let options =
+            journal::Options { segment_bytes: config.segment_bytes, ..journal::Options::default() };
+        let log = FileLog::open(Arc::new(RealDisk), &log_dir, &options, sink)
+            .map_err(|source| StartError::Log { shard, source })?;
+        let mut progress = |progress: Progress| {
+            (config.on_progress)(shard, progress);
+            ControlFlow::Continue(())
+        };
+        let opened = Shard::open(place, Box::new(log), base, registry::machines(), &mut progress)
+            .map_err(|source| StartError::Replay { shard, source })?;
+        Ok((opened, inbox))
+    };
+    std::thread::Builder::new()
+        .name(format!("open-{shard}"))
+        .spawn(open)
+        .expect("the system has room for a thread")
+}
+
+/// Opened on a thread that gives way, because the store's own threads inherit its priority:
+/// compaction must not compete with the shard.
+fn open_base(
+    config: &NodeConfig,
+    dir: PathBuf,
+) -> Result<Arc<dyn kernel::Base>, kernel::BaseError> {
+    let options = StoreOptions { cache_bytes: config.store_cache_bytes, ..StoreOptions::default() };
+    let open = move || {
+        checkpointer::give_way();
+        FjallBase::open(&dir, options)
+    };
+    let base = std::thread::scope(|scope| scope.spawn(open).join().expect("it does not panic"))?;
+    Ok(Arc::new(base))
+}
+
+fn run_in_thread(
+    config: &NodeConfig,
+    shard: NodeShard,
+    inbox: Arc<NodeInbox>,
+    boards: Arc<Boards>,
+) -> JoinHandle<()> {
+    let id = shard.place().shard;
+    let runner = Runner {
+        shard,
+        inbox: Arc::clone(&inbox),
+        boards: Arc::clone(&boards),
+        clock: Arc::clone(&config.clock),
+        checkpoint_bytes: config.checkpoint_bytes,
+        meters: Meters::new(id.0),
+        state: RunState::default(),
+    };
+    let run = move || {
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| runner.run())) {
+            let why = panic_text(&*panic);
+            tracing::error!(shard = id.0, why, "shard stopped");
+            boards.status.set(id, ShardState::Stopped { why });
+            // Whoever waits inside finds their ticket dropped.
+            inbox.close();
+            while !inbox.take().is_empty() {}
+        }
+    };
+    std::thread::Builder::new()
+        .name(format!("shard-{id}"))
+        .spawn(run)
+        .expect("the system has room for a thread")
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(RowsLost(error)) = panic.downcast_ref() {
+        return error.to_string();
+    }
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a bug without a message".into())
+}

@@ -1,0 +1,373 @@
+//! The thread of a shard: the only writer of its state.
+//!
+//! ```text
+//!   loop: wait for a note, a request or a deadline
+//!         notes     the log is durable so far: apply, publish
+//!                   a checkpoint is done: drop the frozen layer, trim
+//!         requests  take a fair batch, stamp, append
+//!         timers    append a pulse when one is due; load ahead when idle
+//!         memory    begin a checkpoint when the overlay has grown
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journal::Event;
+use kernel::limits::OVERLAY_BYTES_MAX;
+use kernel::machine::Output;
+use kernel::{BaseError, ShardId};
+use shard::{Answer, CheckpointJob, Published, Refused, Request, Shard, SubmitError};
+use tokio::sync::{Notify, oneshot};
+
+use crate::checkpointer;
+use crate::inbox::{Inbox, Note};
+use crate::meters::Meters;
+use crate::status::{ShardState, StatusBoard};
+use crate::usage::UsageBoard;
+use crate::views::Views;
+
+/// Whom to tell.
+pub(crate) type Ticket = oneshot::Sender<Answer>;
+/// A shard as the node runs it.
+pub(crate) type NodeShard = Shard<Ticket>;
+/// The way in.
+pub(crate) type NodeInbox = Inbox<Ticket, NodeNote>;
+
+/// What the node's threads tell a shard.
+pub(crate) enum NodeNote {
+    /// A checkpoint's job has ended.
+    Checkpointed(CheckpointJob, Result<(), BaseError>),
+}
+
+impl std::fmt::Debug for NodeNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NodeNote::Checkpointed(job, result) = self;
+        write!(f, "Checkpointed({}, {result:?})", job.through())
+    }
+}
+
+/// What shards publish to.
+pub(crate) struct Boards {
+    pub(crate) views: Views,
+    pub(crate) usage: UsageBoard,
+    pub(crate) status: StatusBoard,
+    /// Woken when a shard has asked for an effect.
+    pub(crate) effects: Vec<Notify>,
+    /// Woken when a shard has mail for another: `from * shard_count + to`.
+    pub(crate) mail: Vec<Notify>,
+}
+
+impl Boards {
+    pub(crate) fn publish(&self, shard: ShardId, outputs: Vec<Output>) {
+        let shard_count = self.effects.len();
+        for output in outputs {
+            match output {
+                Output::View { key, value, .. } => self.views.publish(key, value),
+                Output::Effect(_) => self.effects[usize::from(shard.0)].notify_one(),
+                Output::Mail(to) => {
+                    self.mail[usize::from(shard.0) * shard_count + usize::from(to.0)].notify_one();
+                }
+                Output::Usage { tenant, usage } => self.usage.publish(shard, tenant, usage),
+            }
+        }
+    }
+}
+
+/// The wall clock, in Unix milliseconds. Tests travel with another one.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// How long the thread sleeps at most, so that a clock that is set back and forth, or a disk that
+/// has room again, is noticed.
+const NAP_MAX: Duration = Duration::from_millis(500);
+/// Gauges are refreshed this often.
+const GAUGES_EVERY: Duration = Duration::from_millis(500);
+/// After a checkpoint found the disk full.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
+
+pub(crate) struct Runner {
+    pub(crate) shard: NodeShard,
+    pub(crate) inbox: Arc<NodeInbox>,
+    pub(crate) boards: Arc<Boards>,
+    pub(crate) clock: Clock,
+    pub(crate) checkpoint_bytes: usize,
+    pub(crate) meters: Meters,
+    pub(crate) state: RunState,
+}
+
+/// What the loop remembers between two rounds.
+pub(crate) struct RunState {
+    /// The log has no room; requests wait until it says so.
+    waits_for_room: bool,
+    /// The last append found the disk full.
+    disk_full: bool,
+    /// When each entry in flight was appended.
+    appended: VecDeque<(kernel::Index, Instant)>,
+    checkpointing: bool,
+    retry_checkpoint: Option<(CheckpointJob, Instant)>,
+    gauges_at: Instant,
+    more_to_load: bool,
+}
+
+impl Default for RunState {
+    fn default() -> RunState {
+        RunState {
+            waits_for_room: false,
+            disk_full: false,
+            appended: VecDeque::new(),
+            checkpointing: false,
+            retry_checkpoint: None,
+            gauges_at: Instant::now(),
+            more_to_load: true,
+        }
+    }
+}
+
+impl Runner {
+    /// Runs until the inbox is closed and empty and everything in flight is applied.
+    pub(crate) fn run(mut self) {
+        loop {
+            let wants = self.wants_requests();
+            let nap = self.nap();
+            for note in self.inbox.wait(wants, nap) {
+                match note {
+                    Note::Log(event) => self.log_event(&event),
+                    Note::Node(NodeNote::Checkpointed(job, result)) => {
+                        self.checkpointed(job, result);
+                    }
+                }
+            }
+            if self.shard.stopped().is_some() {
+                self.refuse_everything();
+            } else {
+                self.append();
+                self.load_timers();
+                self.checkpoint();
+            }
+            self.gauges();
+            if self.inbox.is_closed_and_empty() && self.shard.is_idle() {
+                break;
+            }
+        }
+        self.last_checkpoint();
+    }
+
+    fn wants_requests(&self) -> bool {
+        let overlay_full = self.shard.active_bytes() > OVERLAY_BYTES_MAX;
+        // With the overlay full and the disk too, requests are taken to be refused.
+        let blocked = overlay_full && self.state.retry_checkpoint.is_none();
+        self.shard.stopped().is_some()
+            || (self.shard.can_append() && !self.state.waits_for_room && !blocked)
+    }
+
+    fn nap(&self) -> Duration {
+        if self.state.more_to_load && self.shard.is_idle() {
+            return Duration::ZERO;
+        }
+        let now_ms = (self.clock)();
+        let until_ms = self.shard.wake_ms().saturating_sub(now_ms);
+        // An entry in flight may fire what is due: its durability is a note, which wakes us.
+        let due = if self.shard.is_idle() { Duration::from_millis(until_ms) } else { NAP_MAX };
+        due.min(NAP_MAX)
+    }
+
+    fn log_event(&mut self, event: &Event) {
+        if let Event::Durable(through) = event {
+            while self.state.appended.front().is_some_and(|(index, _)| index <= through) {
+                let (_, at) = self.state.appended.pop_front().expect("it was looked at");
+                self.meters.append_seconds.record(at.elapsed());
+            }
+        }
+        if *event == Event::Room {
+            self.state.waits_for_room = false;
+        }
+        let started = Instant::now();
+        let published = self.shard.on_event(event);
+        self.meters.apply_seconds.record(started.elapsed());
+        self.publish(published);
+        if let Some(why) = self.shard.stopped() {
+            let why = why.to_owned();
+            self.boards.status.set(self.shard.place().shard, ShardState::Stopped { why });
+        }
+    }
+
+    /// Views before answers: whoever is answered can read what they wrote.
+    fn publish(&mut self, published: Published<Ticket>) {
+        let started = Instant::now();
+        self.boards.publish(self.shard.place().shard, published.outputs);
+        for (ticket, answer) in published.answers {
+            // The client may have gone away; its command stands all the same.
+            let _gone = ticket.send(answer);
+        }
+        if published.entries > 0 {
+            self.meters.publish_seconds.record(started.elapsed());
+        }
+    }
+
+    /// *Stamp* and *append*, as long as there is something to append and the log takes it.
+    fn append(&mut self) {
+        while self.wants_requests() {
+            let now_ms = (self.clock)();
+            let requests = self.inbox.take();
+            if requests.is_empty() && !self.shard.wants_pulse(now_ms) {
+                break;
+            }
+            if self.overlay_and_disk_full() {
+                refuse(requests, &Refused::DiskFull);
+                break;
+            }
+            let mut seed = [0; 16];
+            getrandom::fill(&mut seed).expect("the system has randomness");
+            let count = requests.len() as u64;
+            match self.shard.submit(now_ms, seed, requests) {
+                Ok(index) => {
+                    self.state.appended.push_back((index, Instant::now()));
+                    self.meters.entries.increment(1);
+                    self.meters.commands.increment(count);
+                    self.room_again();
+                }
+                Err((error, requests)) => {
+                    self.not_appended(error, requests);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn not_appended(&mut self, error: SubmitError, requests: Vec<Request<Ticket>>) {
+        match error {
+            SubmitError::Busy => self.inbox.put_back(requests),
+            SubmitError::NoRoom => {
+                self.state.waits_for_room = true;
+                self.inbox.put_back(requests);
+            }
+            SubmitError::DiskFull => {
+                self.state.disk_full = true;
+                self.boards.status.set(self.shard.place().shard, ShardState::DiskFull);
+                refuse(requests, &Refused::DiskFull);
+            }
+            SubmitError::Stopped(why) => {
+                let mut published = Published::default();
+                self.shard.stop(why.clone(), &mut published);
+                self.publish(published);
+                self.boards
+                    .status
+                    .set(self.shard.place().shard, ShardState::Stopped { why: why.clone() });
+                refuse(requests, &Refused::Stopped(why));
+            }
+        }
+    }
+
+    fn overlay_and_disk_full(&self) -> bool {
+        self.state.retry_checkpoint.is_some() && self.shard.active_bytes() > OVERLAY_BYTES_MAX
+    }
+
+    fn room_again(&mut self) {
+        if std::mem::take(&mut self.state.disk_full) {
+            self.boards.status.set(self.shard.place().shard, ShardState::Serving);
+        }
+    }
+
+    fn refuse_everything(&mut self) {
+        let why = self.shard.stopped().expect("asked by the caller").to_owned();
+        let refused = Refused::Stopped(why);
+        loop {
+            let requests = self.inbox.take();
+            if requests.is_empty() {
+                break;
+            }
+            refuse(requests, &refused);
+        }
+    }
+
+    fn load_timers(&mut self) {
+        self.state.more_to_load = self.shard.preload_timers((self.clock)());
+    }
+
+    fn checkpoint(&mut self) {
+        if let Some((_, at)) = &self.state.retry_checkpoint
+            && at.elapsed() >= CHECKPOINT_RETRY
+        {
+            let (job, _) = self.state.retry_checkpoint.take().expect("it was looked at");
+            self.start_checkpoint(job);
+        }
+        let due = self.shard.active_bytes() >= self.checkpoint_bytes;
+        if due
+            && !self.state.checkpointing
+            && self.state.retry_checkpoint.is_none()
+            && let Some(job) = self.shard.begin_checkpoint()
+        {
+            self.start_checkpoint(job);
+        }
+    }
+
+    fn start_checkpoint(&mut self, job: CheckpointJob) {
+        self.state.checkpointing = true;
+        let histogram = self.meters.checkpoint_seconds.clone();
+        checkpointer::start(self.shard.place().shard, job, Arc::clone(&self.inbox), histogram);
+    }
+
+    fn checkpointed(&mut self, job: CheckpointJob, result: Result<(), BaseError>) {
+        self.state.checkpointing = false;
+        match result {
+            Ok(()) => match self.shard.finish_checkpoint(job) {
+                Ok(layer) => checkpointer::free(layer),
+                Err(error) => tracing::warn!(%error, "the log could not be trimmed"),
+            },
+            Err(error @ BaseError::Full { .. }) => {
+                tracing::warn!(%error, "checkpoint put off");
+                self.meters.checkpoint_failures.increment(1);
+                self.state.retry_checkpoint = Some((job, Instant::now()));
+            }
+            Err(error) => {
+                // The log still has everything; a restart opens the store anew and replays.
+                self.meters.checkpoint_failures.increment(1);
+                let why = error.to_string();
+                let mut published = Published::default();
+                self.shard.stop(why.clone(), &mut published);
+                self.publish(published);
+                self.boards.status.set(self.shard.place().shard, ShardState::Stopped { why });
+            }
+        }
+    }
+
+    /// On the way out, so that the next start has nothing to replay.
+    fn last_checkpoint(&mut self) {
+        while self.state.checkpointing {
+            for note in self.inbox.wait(false, NAP_MAX) {
+                if let Note::Node(NodeNote::Checkpointed(job, result)) = note {
+                    self.checkpointed(job, result);
+                }
+            }
+        }
+        if self.shard.stopped().is_some() || self.state.retry_checkpoint.is_some() {
+            return;
+        }
+        if let Some(job) = self.shard.begin_checkpoint() {
+            match job.run(&|| {}) {
+                Ok(()) => drop(self.shard.finish_checkpoint(job)),
+                Err(error) => tracing::warn!(%error, "no checkpoint at the end"),
+            }
+        }
+    }
+
+    fn gauges(&mut self) {
+        if self.state.gauges_at.elapsed() < GAUGES_EVERY {
+            return;
+        }
+        self.state.gauges_at = Instant::now();
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+        {
+            self.meters.inbox.set(self.inbox.len() as f64);
+            self.meters.overlay_bytes.set(self.shard.active_bytes() as f64);
+            self.meters.log_bytes.set(self.shard.log_bytes() as f64);
+            self.meters.timers_in_memory.set(self.shard.timers_in_memory() as f64);
+        }
+    }
+}
+
+fn refuse(requests: Vec<Request<Ticket>>, refused: &Refused) {
+    for request in requests {
+        let _gone = request.ticket.send(Answer::Refused(refused.clone()));
+    }
+}

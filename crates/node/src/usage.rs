@@ -1,0 +1,54 @@
+//! What each tenant uses, as the shards last published it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use kernel::machine::Usage;
+use kernel::{ShardId, TenantId};
+use parking_lot::RwLock;
+
+struct Counters {
+    bytes: AtomicI64,
+    entities: AtomicI64,
+}
+
+/// Of every tenant, a pair of counters for each shard.
+pub(crate) struct UsageBoard {
+    shard_count: u16,
+    tenants: RwLock<HashMap<TenantId, Arc<[Counters]>>>,
+}
+
+impl UsageBoard {
+    pub(crate) fn new(shard_count: u16) -> UsageBoard {
+        UsageBoard { shard_count, tenants: RwLock::default() }
+    }
+
+    pub(crate) fn publish(&self, shard: ShardId, tenant: TenantId, usage: Usage) {
+        let row = match self.tenants.read().get(&tenant) {
+            Some(row) => Arc::clone(row),
+            None => Arc::clone(self.tenants.write().entry(tenant).or_insert_with(|| self.row())),
+        };
+        let counters = &row[usize::from(shard.0)];
+        counters.bytes.store(usage.bytes, Ordering::Relaxed);
+        counters.entities.store(usage.entities, Ordering::Relaxed);
+    }
+
+    fn row(&self) -> Arc<[Counters]> {
+        (0..self.shard_count)
+            .map(|_| Counters { bytes: AtomicI64::new(0), entities: AtomicI64::new(0) })
+            .collect()
+    }
+
+    /// The sum over all shards.
+    pub(crate) fn of(&self, tenant: TenantId) -> Usage {
+        let tenants = self.tenants.read();
+        let Some(row) = tenants.get(&tenant) else { return Usage::default() };
+        let mut sum = Usage::default();
+        for counters in row.iter() {
+            sum.bytes += counters.bytes.load(Ordering::Relaxed);
+            sum.entities += counters.entities.load(Ordering::Relaxed);
+        }
+        sum
+    }
+}

@@ -1,0 +1,171 @@
+//! Read views: what shards publish, served without entering them.
+//!
+//! Bounded by bytes: what has not been read lately leaves first, and is read from rows again when
+//! asked for. Only the shard publishes. A reader that has fetched a row may *fill* a gap with it,
+//! but only if nothing was published or dropped there since it began to look: otherwise a slow
+//! reader could put an old value back after a new one had come and gone.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+/// What readers see of a key.
+#[derive(Debug)]
+pub struct View {
+    /// As the machine encoded it.
+    pub value: Bytes,
+    /// Another number for each value published: equal tags, equal values.
+    pub etag: u64,
+    rendered: OnceLock<Bytes>,
+    /// Read since the last time around; kept for another round.
+    touched: AtomicBool,
+}
+
+impl View {
+    /// Ready to send: made by `render` the first time, and kept.
+    pub fn rendered(&self, render: impl FnOnce(&Bytes) -> Bytes) -> Bytes {
+        self.rendered.get_or_init(|| render(&self.value)).clone()
+    }
+}
+
+/// Locks, so that readers of different keys do not meet.
+const SEGMENTS: usize = 64;
+/// Map entry, queue entry, two reference counts.
+const VIEW_OVERHEAD_BYTES: usize = 200;
+
+#[derive(Default)]
+struct Segment {
+    views: HashMap<Bytes, Arc<View>>,
+    /// Keys in the order in which they are looked at for eviction.
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+    /// Grows whenever a view is dropped.
+    dropped: u64,
+}
+
+/// A gap seen by a reader, to be filled if nothing has happened to it meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap {
+    dropped: u64,
+}
+
+/// All views of a node.
+pub(crate) struct Views {
+    segments: Vec<RwLock<Segment>>,
+    hasher: RandomState,
+    segment_bytes_max: usize,
+    next_etag: AtomicU64,
+}
+
+fn cost(key: &Bytes, value: &Bytes) -> usize {
+    key.len() + value.len() + VIEW_OVERHEAD_BYTES
+}
+
+impl Views {
+    pub(crate) fn new(bytes_max: usize, first_etag: u64) -> Views {
+        let segments = (0..SEGMENTS).map(|_| RwLock::default()).collect();
+        Views {
+            segments,
+            hasher: RandomState::new(),
+            segment_bytes_max: bytes_max / SEGMENTS,
+            next_etag: AtomicU64::new(first_etag),
+        }
+    }
+
+    fn segment(&self, key: &[u8]) -> &RwLock<Segment> {
+        let hash = self.hasher.hash_one(key);
+        let number = usize::try_from(hash % SEGMENTS as u64).expect("less than 64");
+        &self.segments[number]
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<View>> {
+        let segment = self.segment(key).read();
+        let view = segment.views.get(key)?;
+        // A plain load first: a store by every reader would bounce the cache line.
+        if !view.touched.load(Ordering::Relaxed) {
+            view.touched.store(true, Ordering::Relaxed);
+        }
+        Some(Arc::clone(view))
+    }
+
+    /// To be asked for before reading the rows.
+    pub(crate) fn gap(&self, key: &[u8]) -> Gap {
+        Gap { dropped: self.segment(key).read().dropped }
+    }
+
+    /// The shard has a new value, or drops one.
+    pub(crate) fn publish(&self, key: Bytes, value: Option<Bytes>) {
+        let mut segment = self.segment(&key).write();
+        match value {
+            Some(value) => {
+                self.insert(&mut segment, key, value);
+            }
+            None => segment.remove(&key),
+        }
+    }
+
+    /// A reader has read a row where there was a gap.
+    pub(crate) fn fill(&self, key: Bytes, value: Bytes, gap: Gap) -> Arc<View> {
+        let mut segment = self.segment(&key).write();
+        if let Some(view) = segment.views.get(&key) {
+            return Arc::clone(view);
+        }
+        if segment.dropped != gap.dropped {
+            return Arc::new(self.view(value));
+        }
+        self.insert(&mut segment, key, value)
+    }
+
+    fn view(&self, value: Bytes) -> View {
+        let etag = self.next_etag.fetch_add(1, Ordering::Relaxed);
+        View { value, etag, rendered: OnceLock::new(), touched: AtomicBool::new(false) }
+    }
+
+    fn insert(&self, segment: &mut Segment, key: Bytes, value: Bytes) -> Arc<View> {
+        segment.bytes += cost(&key, &value);
+        let view = Arc::new(self.view(value));
+        match segment.views.insert(key.clone(), Arc::clone(&view)) {
+            Some(old) => segment.bytes -= cost(&key, &old.value),
+            None => segment.queue.push_back(key),
+        }
+        segment.shrink_to(self.segment_bytes_max);
+        view
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.read().bytes).sum()
+    }
+}
+
+impl Segment {
+    /// The key stays in the queue until its turn comes: finding it there would be a search.
+    fn remove(&mut self, key: &Bytes) {
+        if let Some(old) = self.views.remove(key) {
+            self.bytes -= cost(key, &old.value);
+            self.dropped += 1;
+        }
+        // Keys of removed views must not pile up in the queue where nothing presses on it.
+        if self.queue.len() > 64 + 2 * self.views.len() {
+            let views = &self.views;
+            let mut seen = std::collections::HashSet::new();
+            self.queue.retain(|key| views.contains_key(key) && seen.insert(key.clone()));
+        }
+    }
+
+    fn shrink_to(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            let Some(key) = self.queue.pop_front() else { break };
+            match self.views.get(&key) {
+                Some(view) if view.touched.swap(false, Ordering::Relaxed) => {
+                    self.queue.push_back(key);
+                }
+                Some(_) => self.remove(&key),
+                None => {}
+            }
+        }
+    }
+}
