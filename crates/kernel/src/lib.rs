@@ -17,6 +17,7 @@
 //! | [`idempotency`] | an answer given once is given again |
 //! | [`machine`] | the trait, and the [`Turn`] a machine gets |
 //! | [`codec`] | versioned encodings of commands |
+//! | [`rig`] | one machine under test |
 //! | [`limits`] | every bound, in one place |
 
 pub mod base;
@@ -27,6 +28,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod machine;
 pub mod mail;
+pub mod rig;
 pub mod rows;
 pub mod stamp;
 pub mod timers;

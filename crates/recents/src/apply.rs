@@ -132,7 +132,7 @@ impl Recents {
         turn.count(signed(bytes), 0);
         turn.put_new(key, value);
         save(turn, &add.user, &list);
-        Reply::Added
+        Reply::Added { at_ms: now_ms }
     }
 
     fn remove(turn: &mut Turn<'_>, remove: &Remove) -> Reply {

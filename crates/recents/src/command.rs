@@ -151,7 +151,10 @@ fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The search is in the list and in the history.
-    Added,
+    Added {
+        /// Since when.
+        at_ms: u64,
+    },
     /// The query is forgotten.
     Removed,
     /// The user is forgotten.
