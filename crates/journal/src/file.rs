@@ -29,9 +29,6 @@ pub(crate) mod segment;
 mod shared;
 mod upkeep;
 
-#[cfg(test)]
-mod tests;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

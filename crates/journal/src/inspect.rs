@@ -158,7 +158,7 @@ pub fn entries_on(
     });
     report.verdict = match found {
         Ok(survey) => {
-            report.idle_files = survey.unused.len() + survey.scraps.len();
+            report.idle_files = survey.unused.len() + survey.scraps.len() + survey.unfinished.len();
             judge(&survey)
         }
         Err(OpenError::Corrupt { file, offset, what }) => Verdict::Corrupt { file, offset, what },

@@ -99,6 +99,12 @@ fn collect_scraps(yard: &Yard, survey: &Survey) -> io::Result<Vec<String>> {
         names.retain(|name| *name != scrap);
         names.push(scrap);
     }
+    // The names seen here may be those of an owner whose sync failed. They must last before the
+    // bytes behind them are written over.
+    yard.disk.sync_dir(&yard.dir)?;
+    for name in &survey.unfinished {
+        yard.disk.remove(&yard.path(name))?;
+    }
     let mut scraps = Vec::new();
     for name in names {
         let path = yard.path(&name);
@@ -128,30 +134,23 @@ fn write_barrier(
     tail: &Tail,
     epoch: Epoch,
 ) -> io::Result<u64> {
-    let mut offset = HEADER_BYTES;
-    let mut bytes = Vec::new();
-    let mut write_from = START_OFFSET;
     if let Some(last) = segments.back() {
-        // R13. What nothing proves durable is written again. After a sync that failed, the
-        // page cache may show what the disk does not have, and a new sync would not write it.
-        let unproven = read_exactly(last, tail.unproven_offset, tail.offset)?;
-        let fits = tail.offset + ENTRY_HEADER_BYTES as u64 <= last.identity.segment_bytes;
-        if fits && tail.offset > HEADER_BYTES {
-            (offset, write_from, bytes) = (tail.offset, tail.unproven_offset, unproven);
-        } else if !fits {
-            write_all(&*last.file, tail.unproven_offset, &unproven)?;
-            last.file.sync()?;
-        }
-        if !fits {
-            add_segment(yard, segments, scraps, tail.next)?;
-        }
-    } else {
+        rewrite_unproven(last, tail)?;
+    }
+    let room_needed = tail.offset + ENTRY_HEADER_BYTES as u64;
+    let fits = |last: &Arc<Segment>| room_needed <= last.identity.segment_bytes;
+    let mut offset = tail.offset;
+    if !segments.back().is_some_and(fits) {
         add_segment(yard, segments, scraps, tail.next)?;
+        offset = HEADER_BYTES;
     }
     let segment = segments.back().expect("there is one by now");
     let seed = segment.identity.seed();
     let at_ms = yard.disk.wall_ms();
+    let mut bytes = Vec::new();
+    let mut write_from = offset;
     if offset == HEADER_BYTES {
+        write_from = START_OFFSET;
         bytes.extend_from_slice(&Start { first: tail.next, epoch, at_ms }.encode(seed));
     }
     let barrier = EntryHeader {
@@ -168,6 +167,23 @@ fn write_barrier(
     Ok(offset + ENTRY_HEADER_BYTES as u64)
 }
 
+/// R13. What nothing proves durable is written again. After a sync that failed, the page cache
+/// may show what the disk does not have, and a new sync alone would not write it.
+///
+/// Synced before the barrier is written, because the barrier proves all that is before it.
+fn rewrite_unproven(segment: &Segment, tail: &Tail) -> io::Result<()> {
+    let count = usize::try_from(tail.offset - tail.unproven_offset).expect("within a segment");
+    if count == 0 {
+        return Ok(());
+    }
+    let mut bytes = vec![0; count];
+    if read_full(&*segment.file, tail.unproven_offset, &mut bytes)? < count {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    write_all(&*segment.file, tail.unproven_offset, &bytes)?;
+    segment.file.sync()
+}
+
 fn add_segment(
     yard: &Yard,
     segments: &mut VecDeque<Arc<Segment>>,
@@ -178,13 +194,4 @@ fn add_segment(
     let blank = yard.make(number, scraps.pop().as_deref(), &AtomicBool::new(false))?;
     segments.push_back(blank.start(first));
     Ok(())
-}
-
-fn read_exactly(segment: &Segment, from: u64, to: u64) -> io::Result<Vec<u8>> {
-    let count = usize::try_from(to - from).expect("less than a segment");
-    let mut bytes = vec![0; count];
-    if read_full(&*segment.file, from, &mut bytes)? < count {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(bytes)
 }

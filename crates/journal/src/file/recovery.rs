@@ -8,7 +8,8 @@
 //! | # | what is found | what it is | what is done |
 //! |---|---|---|---|
 //! | R1 | no segment | a new log, or a crash while it was first made | make segment 1 |
-//! | R2 | `*.tmp` | a crash while a segment was made or used again | scrap: its bytes count for nothing |
+//! | R2 | `*.new` | a crash while a segment was made | remove |
+//! | R2 | `*.old` | a retired segment, or a crash while it was used again | its bytes count for nothing, the file is used again |
 //! | R3 | identity without our magic, of another version, log or number | a foreign file | refuse: `Foreign` |
 //! | R4 | identity with a bad checksum, or a file shorter than it says | damage: both were synced before the file got its name | refuse: `Corrupt` |
 //! | R5 | a number is missing between two segments | damage: names are synced, the oldest goes first | refuse: `Corrupt` |
@@ -31,7 +32,7 @@ use super::format::{
     ENTRY_HEADER_BYTES, EntryHeader, HEADER_BYTES, Identity, IdentityFault, START_OFFSET, Start,
 };
 use super::reader::{Chain, Found, Reader};
-use super::segment::{is_scrap, segment_name, segment_number};
+use super::segment::{is_scrap, is_unfinished, segment_name, segment_number};
 use crate::disk::{Access, Disk, DiskFile, read_full};
 use crate::log::OpenError;
 
@@ -41,8 +42,10 @@ pub(crate) struct Survey {
     pub(crate) used: Vec<Piece>,
     /// Numbers of the segments after them, which were prepared and never used.
     pub(crate) unused: Vec<u64>,
-    /// Names of files whose bytes count for nothing.
+    /// Names of retired segments.
     pub(crate) scraps: Vec<String>,
+    /// Names of files that were never finished.
+    pub(crate) unfinished: Vec<String>,
     pub(crate) tail: Tail,
 }
 
@@ -84,6 +87,7 @@ pub(crate) fn survey(
 ) -> Result<Survey, OpenError> {
     let names = disk.list(dir).map_err(io_error(format!("list {}", dir.display())))?;
     let scraps = names.iter().filter(|name| is_scrap(name)).cloned().collect();
+    let unfinished = names.iter().filter(|name| is_unfinished(name)).cloned().collect();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
     let mut pieces = Vec::with_capacity(numbers.len());
@@ -105,7 +109,7 @@ pub(crate) fn survey(
         search(dir, piece, &tail, HEADER_BYTES)?;
     }
     let unused = rest.iter().map(|piece| piece.identity.number).collect();
-    Ok(Survey { used: pieces, unused, scraps, tail })
+    Ok(Survey { used: pieces, unused, scraps, unfinished, tail })
 }
 
 /// Rows R3 and R4.

@@ -12,8 +12,11 @@ use crate::disk::{Access, Disk, DiskFile, write_all};
 
 /// Suffix of a segment that belongs to the log.
 const SEGMENT: &str = ".log";
-/// Suffix of a file that is raw material: its bytes count for nothing.
-const SCRAP: &str = ".tmp";
+/// Suffix of a segment that was retired: its bytes count for nothing, but its room is durable.
+const SCRAP: &str = ".old";
+/// Suffix of a file that is being made. Never used again if that did not end well: after a failed
+/// sync it may look whole and not be.
+const UNFINISHED: &str = ".new";
 /// The file whose lock says that the log is in use.
 pub(crate) const LOCK_NAME: &str = "lock";
 
@@ -53,13 +56,19 @@ pub(crate) fn scrap_name(number: u64) -> String {
 /// The number of a segment, if this is the name of one.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SEGMENT)?;
-    (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| digits.parse().ok())
-        .flatten()
+    is_digits(digits).then(|| digits.parse().ok()).flatten()
 }
 
 pub(crate) fn is_scrap(name: &str) -> bool {
-    name.strip_suffix(SCRAP).is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+    name.strip_suffix(SCRAP).is_some_and(is_digits)
+}
+
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).is_some_and(is_digits)
+}
+
+fn is_digits(text: &str) -> bool {
+    text.len() == 20 && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Where segments are made.
@@ -94,7 +103,7 @@ impl Yard {
                 (path, file)
             }
             None => {
-                let path = self.path(&scrap_name(number));
+                let path = self.path(&format!("{number:020}{UNFINISHED}"));
                 let file = self.make_zeros(&path, stop)?;
                 (path, file)
             }
