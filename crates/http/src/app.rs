@@ -1,19 +1,46 @@
 //! The state that handlers share, and the function around every request.
 
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
+use axum::body::{Body, HttpBody};
 use axum::extract::FromRef;
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, CONTENT_LENGTH};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use hyper::body::Incoming;
+use node::Node;
 
-use crate::limits::Limits;
-use crate::route::Route;
-use crate::router::{Params, Router};
+use crate::limits::{Limits, URI_BYTES_MAX};
+use crate::problem::ProblemKind;
+use crate::route::{Answer, Route};
+use crate::router::{Found, Params, Router};
+use crate::server::{Conn, ConnBody, InFlight};
+use crate::telemetry::metrics::Meter;
+use crate::telemetry::otlp::{Span, Tracer};
+use crate::telemetry::trace::{TRACEPARENT, TraceContext};
 
 /// What all requests share.
 pub struct Edge {
+    /// The shards.
+    pub node: Node,
     /// Whether callers need no key; only ever true on a loopback address.
     pub dev: bool,
     /// Bounds.
     pub limits: Limits,
+    /// Where spans go, if anywhere.
+    pub tracer: Option<Tracer>,
+}
+
+impl Edge {
+    /// The edge of a node, with the usual limits.
+    #[must_use]
+    pub fn new(node: Node) -> Edge {
+        Edge { node, dev: false, limits: Limits::default(), tracer: None }
+    }
 }
 
 /// [`Edge`], shared.
@@ -25,12 +52,17 @@ pub struct App {
     pub edge: EdgeState,
     /// The table.
     pub router: Router,
+    /// One for each route, and a last one for what is no route.
+    meters: Vec<Meter>,
+    pub(crate) openapi: crate::openapi::Documents,
 }
 
-/// What a handler's extractors see besides the request: the state of the edge and the route.
+/// What a handler's extractors see besides the request: the state of the edge, the route and the
+/// connection.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) app: Arc<App>,
+    pub(crate) conn: Arc<Conn>,
     pub(crate) route: u32,
     pub(crate) params: Params,
 }
@@ -47,6 +79,12 @@ impl Ctx {
     pub fn route(&self) -> &Route {
         self.app.router.route(self.route)
     }
+
+    /// The connection that the request came on.
+    #[must_use]
+    pub fn conn(&self) -> &Conn {
+        &self.conn
+    }
 }
 
 impl FromRef<Ctx> for EdgeState {
@@ -55,8 +93,182 @@ impl FromRef<Ctx> for EdgeState {
     }
 }
 
-/// The application over its state, with all routes.
+impl FromRef<Ctx> for Arc<App> {
+    fn from_ref(ctx: &Ctx) -> Arc<App> {
+        ctx.app.clone()
+    }
+}
+
+/// The application over its state, with all routes. [`telemetry::install`](crate::telemetry)
+/// comes first.
 #[must_use]
 pub fn app(edge: EdgeState) -> Arc<App> {
-    Arc::new(App { edge, router: Router::new(crate::routes::all()) })
+    App::with_routes(edge, crate::routes::all())
+}
+
+impl App {
+    /// An application with other routes than [`app`]'s, for tests.
+    #[must_use]
+    pub fn with_routes(edge: EdgeState, tables: Vec<crate::route::Routes>) -> Arc<App> {
+        let router = Router::new(tables);
+        let operations = router.routes().iter().map(|route| route.operation).chain(["none"]);
+        let meters = operations.map(Meter::new).collect();
+        let openapi = crate::openapi::Documents::new(&router);
+        Arc::new(App { edge, router, meters, openapi })
+    }
+
+    /// Answers a request, whatever happens.
+    pub(crate) async fn answer(
+        app: Arc<App>,
+        conn: Arc<Conn>,
+        request: Request<Incoming>,
+    ) -> Response<ConnBody> {
+        let in_flight = InFlight::new(conn);
+        let began = Instant::now();
+        let mut seen = Seen::new(&app, &request);
+        let uri_len = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
+        let response = if uri_len > URI_BYTES_MAX {
+            let detail = format!("path and query must not have more than {URI_BYTES_MAX} bytes");
+            ProblemKind::UriTooLong.because(detail).into_response()
+        } else {
+            match app.router.find(request.method(), request.uri().path()) {
+                Found::Route(number, params) => {
+                    seen.route = Some(number);
+                    let conn = in_flight.conn().clone();
+                    let ctx = Ctx { app: app.clone(), conn, route: number, params };
+                    let answer = (app.router.route(number).endpoint)(request.map(body), ctx);
+                    match caught(answer).await {
+                        Ok(response) => response,
+                        Err(panic) => seen.defect(&app, panic.as_ref()),
+                    }
+                }
+                Found::OtherMethods(allow) => other_method(request.method(), allow),
+                Found::Nothing => unknown_path(request.method(), request.uri()),
+            }
+        };
+        let response = seen.done(&app, response, began.elapsed());
+        response.map(|body| ConnBody::new(body, in_flight))
+    }
+}
+
+/// A request without a body, the most of them, gets one that takes no allocation.
+fn body(incoming: Incoming) -> Body {
+    if incoming.is_end_stream() { Body::empty() } else { Body::new(incoming) }
+}
+
+async fn caught(mut answer: Answer) -> Result<Response, Box<dyn Any + Send>> {
+    poll_fn(|cx| {
+        // The future is not polled again after a panic, and what it shared was behind locks
+        // that do not poison.
+        match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => std::task::Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+fn other_method(method: &Method, allow: &HeaderValue) -> Response {
+    if *method == Method::OPTIONS {
+        return (StatusCode::NO_CONTENT, [(ALLOW, allow.clone())]).into_response();
+    }
+    let detail = format!("this path does not have {method}");
+    ProblemKind::MethodNotAllowed.because(detail).allowing(allow.clone()).into_response()
+}
+
+fn unknown_path(method: &Method, uri: &Uri) -> Response {
+    if *method == Method::OPTIONS && uri.path() == "*" {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    ProblemKind::UnknownPath.because("no operation has this path; see /docs").into_response()
+}
+
+/// What is remembered of a request until it is answered.
+struct Seen {
+    method: Method,
+    route: Option<u32>,
+    trace: Option<TraceContext>,
+    /// Only when the access log is on.
+    uri: Option<Uri>,
+    /// Only when the request is exported.
+    began: Option<SystemTime>,
+}
+
+impl Seen {
+    fn new(app: &App, request: &Request<Incoming>) -> Seen {
+        let mut trace = TraceContext::of(request.headers());
+        let mut began = None;
+        if let Some(tracer) = &app.edge.tracer {
+            let context = trace.get_or_insert_with(|| TraceContext::begin(tracer.samples()));
+            began = context.sampled.then(SystemTime::now);
+        }
+        let uri = tracing::enabled!(tracing::Level::DEBUG).then(|| request.uri().clone());
+        Seen { method: request.method().clone(), route: None, trace, uri, began }
+    }
+
+    fn operation<'a>(&self, app: &'a App) -> Option<&'a Route> {
+        self.route.map(|number| app.router.route(number))
+    }
+
+    /// A handler panicked: nobody's input should be able to do this.
+    fn defect(&mut self, app: &App, panic: &(dyn Any + Send)) -> Response {
+        let trace = *self.trace.get_or_insert_with(|| TraceContext::begin(false));
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let operation = self.operation(app).map_or("none", |route| route.operation);
+        tracing::error!(trace_id = %trace, operation, panic = text, "a handler panicked");
+        metrics::counter!("http_panics_total").increment(1);
+        let detail = format!("it is logged under trace id {trace}");
+        ProblemKind::Internal.because(detail).into_response()
+    }
+
+    fn done(mut self, app: &App, mut response: Response, took: Duration) -> Response {
+        let status = response.status();
+        let meter = self.route.map_or(app.meters.len() - 1, |number| number as usize);
+        app.meters[meter].record(status, took);
+        if status.as_u16() >= 400 && self.trace.is_none() {
+            self.trace = Some(TraceContext::begin(false));
+        }
+        if let Some(trace) = &self.trace {
+            response.headers_mut().insert(TRACEPARENT, trace.header());
+        }
+        if let Some(uri) = &self.uri {
+            let trace = self.trace.map(|trace| trace.to_string());
+            let operation = self.operation(app).map_or("none", |route| route.operation);
+            tracing::debug!(
+                method = %self.method,
+                path = uri.path(),
+                operation,
+                status = status.as_u16(),
+                took_us = took.as_micros(),
+                trace_id = trace,
+                "answered"
+            );
+        }
+        if let (Some(tracer), Some(began), Some(trace)) = (&app.edge.tracer, self.began, self.trace)
+        {
+            let route = self.operation(app);
+            tracer.record(Span {
+                trace,
+                name: route.map_or("none", |route| route.operation),
+                route: route.map_or("", |route| route.path),
+                method: self.method.clone(),
+                status: status.as_u16(),
+                began,
+                took,
+            });
+        }
+        if self.method == Method::HEAD { without_body(response) } else { response }
+    }
+}
+
+/// The answer to HEAD: as to GET, length included, without the body.
+fn without_body(response: Response) -> Response {
+    let (mut head, body) = response.into_parts();
+    if let Some(len) = body.size_hint().exact()
+        && !head.headers.contains_key(CONTENT_LENGTH)
+    {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    }
+    Response::from_parts(head, Body::empty())
 }

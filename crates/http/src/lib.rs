@@ -42,3 +42,4 @@ pub mod tls;
 pub use app::{App, Ctx, Edge, EdgeState, app};
 pub use problem::{Problem, ProblemKind};
 pub use route::{Access, Doc, Routes, doc};
+pub use server::{ServerOptions, serve};

@@ -17,6 +17,8 @@ pub struct Limits {
     pub body_stall_timeout: Duration,
     /// From the headers to the end of a body.
     pub body_timeout: Duration,
+    /// A client that reads nothing of its answer for this long is dropped.
+    pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
     pub idle_timeout: Duration,
     /// Requests in flight get this long to finish when the server goes down.
@@ -31,6 +33,7 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(15),
             body_stall_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(10),
         }

@@ -110,6 +110,8 @@ problems! {
     Stopped "stopped" 503 "A shard has stopped" After;
     /// The server is starting up or going down.
     Unavailable "unavailable" 503 "The server is starting or stopping" After;
+    /// Cold data cannot be read for now; what is in memory and on disk is served.
+    ArchiveUnavailable "archive-unavailable" 503 "The archive cannot be read" After;
     /// The disk is full: writes are refused, reads are served.
     DiskFull "disk-full" 507 "The disk is full" After;
 }
@@ -239,6 +241,32 @@ impl IntoResponse for Problem {
             headers.insert(name, value);
         }
         response
+    }
+}
+
+impl From<node::Refusal> for Problem {
+    fn from(refusal: node::Refusal) -> Problem {
+        use node::Refusal;
+        // How soon a stopped shard or a full disk is looked after: a person does it.
+        const BY_HAND_MS: u64 = 10_000;
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::Overloaded { retry_after_ms } => {
+                ProblemKind::Overloaded.because(detail).retry_after_ms(retry_after_ms)
+            }
+            Refusal::DiskFull => ProblemKind::DiskFull.because(detail).retry_after_ms(BY_HAND_MS),
+            Refusal::Stopped { .. } => {
+                ProblemKind::Stopped.because(detail).retry_after_ms(BY_HAND_MS)
+            }
+            Refusal::ShuttingDown => ProblemKind::Unavailable.because(detail).retry_after_ms(1000),
+            Refusal::IdempotencyConflict => ProblemKind::IdempotencyConflict.because(detail),
+            Refusal::TooLarge { limit_bytes } => {
+                ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", limit_bytes)
+            }
+            Refusal::Archive { .. } => {
+                ProblemKind::ArchiveUnavailable.because(detail).retry_after_ms(BY_HAND_MS)
+            }
+        }
     }
 }
 

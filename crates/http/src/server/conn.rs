@@ -1,0 +1,185 @@
+//! What is known of a connection, shared by its stream, its requests and its watchdog.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use kernel::TenantId;
+use parking_lot::Mutex;
+
+/// A connection.
+///
+/// Its flags are only hints to the watchdog, and are read by the task that set them or a moment
+/// later: relaxed order is enough.
+pub struct Conn {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Whether it is encrypted.
+    pub tls: bool,
+    in_flight: AtomicU32,
+    begun: AtomicU64,
+    h2: AtomicBool,
+    /// Bytes have come that are not yet a request.
+    head_open: AtomicBool,
+    head_refused: AtomicBool,
+    /// The client does not read what is written.
+    write_blocked: AtomicBool,
+    written: AtomicU64,
+    no_linger: AtomicBool,
+    /// The tenant that was let in last, plus one.
+    last_tenant: AtomicU64,
+    holds: Mutex<Vec<(TenantId, Box<dyn Any + Send>)>>,
+}
+
+impl Conn {
+    pub(crate) fn new(peer: SocketAddr, tls: bool) -> Conn {
+        Conn {
+            peer,
+            tls,
+            in_flight: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
+            h2: AtomicBool::new(false),
+            head_open: AtomicBool::new(false),
+            head_refused: AtomicBool::new(false),
+            write_blocked: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            no_linger: AtomicBool::new(false),
+            last_tenant: AtomicU64::new(0),
+            holds: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Holds something (a permit of a quota on connections) for as long as the connection lasts,
+    /// once for each tenant that uses it. `make` is called for a tenant's first request only.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn hold<E>(
+        &self,
+        tenant: TenantId,
+        make: impl FnOnce() -> Result<Box<dyn Any + Send>, E>,
+    ) -> Result<(), E> {
+        let tag = u64::from(tenant.0) + 1;
+        if self.last_tenant.load(Relaxed) == tag {
+            return Ok(());
+        }
+        let mut holds = self.holds.lock();
+        if holds.iter().all(|(holder, _)| *holder != tenant) {
+            holds.push((tenant, make()?));
+        }
+        self.last_tenant.store(tag, Relaxed);
+        Ok(())
+    }
+
+    /// Requests begun on it so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Relaxed) > 0
+    }
+
+    pub(super) fn is_head_open(&self) -> bool {
+        self.head_open.load(Relaxed) && !self.is_busy() && !self.h2.load(Relaxed)
+    }
+
+    pub(super) fn has_come(&self, bytes: &[u8]) {
+        if self.begun() == 0 && bytes.starts_with(b"PRI * HTTP/2") {
+            self.h2.store(true, Relaxed);
+        }
+        self.head_open.store(true, Relaxed);
+    }
+
+    pub(super) fn write_went(&self, bytes: Option<usize>) {
+        self.write_blocked.store(bytes.is_none(), Relaxed);
+        self.written.fetch_add(bytes.unwrap_or(0) as u64, Relaxed);
+    }
+
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.write_blocked.load(Relaxed)
+    }
+
+    /// Grows with everything that shows the client to be alive.
+    pub(super) fn progress(&self) -> u64 {
+        self.begun().wrapping_add(self.written.load(Relaxed))
+    }
+
+    /// Answers an unfinished head with 408 at the next read, and closes.
+    pub(super) fn refuse_head(&self) {
+        self.head_refused.store(true, Relaxed);
+    }
+
+    pub(super) fn is_head_refused(&self) -> bool {
+        self.head_refused.load(Relaxed)
+    }
+
+    /// Lets it close without waiting for what the client may still be sending.
+    pub(super) fn never_linger(&self) {
+        self.no_linger.store(true, Relaxed);
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        !self.no_linger.load(Relaxed)
+    }
+}
+
+/// Counts a request as in flight until its answer is written or given up.
+pub(crate) struct InFlight(Arc<Conn>);
+
+impl InFlight {
+    pub(crate) fn new(conn: Arc<Conn>) -> InFlight {
+        conn.in_flight.fetch_add(1, Relaxed);
+        conn.begun.fetch_add(1, Relaxed);
+        conn.head_open.store(false, Relaxed);
+        InFlight(conn)
+    }
+
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The body of an answer, which keeps its request in flight.
+pub(crate) struct ConnBody {
+    body: Body,
+    _in_flight: InFlight,
+}
+
+impl ConnBody {
+    pub(crate) fn new(body: Body, in_flight: InFlight) -> ConnBody {
+        ConnBody { body, _in_flight: in_flight }
+    }
+}
+
+impl http_body::Body for ConnBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
