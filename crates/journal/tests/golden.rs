@@ -97,7 +97,9 @@ fn check(name: &str, expected: &Expect) {
 
 #[test]
 fn golden_sound() {
-    check("sound", &expect![[r#"
+    check(
+        "sound",
+        &expect![[r#"
         1.log 4096  index 1 epoch 1 durable 0 Barrier 0
         1.log 4144  index 2 epoch 1 durable 1 Data 3
         1.log 4200  index 3 epoch 1 durable 2 Data 3
@@ -107,12 +109,15 @@ fn golden_sound() {
         2.log 4096  index 7 epoch 2 durable 6 Data 200
         2.log 4344  index 8 epoch 2 durable 6 Data 200
         2.log 4592  index 9 epoch 2 durable 6 Data 150
-        sound"#]]);
+        sound"#]],
+    );
 }
 
 #[test]
 fn golden_torn_tail() {
-    check("torn-tail", &expect![[r#"
+    check(
+        "torn-tail",
+        &expect![[r#"
         1.log 4096  index 1 epoch 1 durable 0 Barrier 0
         1.log 4144  index 2 epoch 1 durable 1 Data 3
         1.log 4200  index 3 epoch 1 durable 2 Data 3
@@ -120,12 +125,15 @@ fn golden_torn_tail() {
         1.log 4312  index 5 epoch 1 durable 4 Data 3300
         1.log 7664  index 6 epoch 2 durable 5 Barrier 0
         2.log 4096  index 7 epoch 2 durable 6 Data 200
-        torn at 4344, 448 bytes"#]]);
+        torn at 4344, 448 bytes"#]],
+    );
 }
 
 #[test]
 fn golden_zeroed_tail() {
-    check("zeroed-tail", &expect![[r#"
+    check(
+        "zeroed-tail",
+        &expect![[r#"
         1.log 4096  index 1 epoch 1 durable 0 Barrier 0
         1.log 4144  index 2 epoch 1 durable 1 Data 3
         1.log 4200  index 3 epoch 1 durable 2 Data 3
@@ -133,14 +141,18 @@ fn golden_zeroed_tail() {
         1.log 4312  index 5 epoch 1 durable 4 Data 3300
         1.log 7664  index 6 epoch 2 durable 5 Barrier 0
         2.log 4096  index 7 epoch 2 durable 6 Data 200
-        sound"#]]);
+        sound"#]],
+    );
 }
 
 #[test]
 fn golden_corrupt_middle() {
-    check("corrupt-middle", &expect![[r#"
+    check(
+        "corrupt-middle",
+        &expect![[r#"
         1.log 4096  index 1 epoch 1 durable 0 Barrier 0
-        corrupt at 4144: the payload does not match its checksum"#]]);
+        corrupt at 4144: the payload does not match its checksum"#]],
+    );
 }
 
 #[test]
