@@ -145,6 +145,8 @@ impl Shared {
     }
 
     fn run(&self) {
+        // Else a checkpoint would wait for a thread that is gone.
+        let _guard = PoisonOnPanic(self);
         loop {
             {
                 let mut state = self.state.lock();
@@ -157,6 +159,17 @@ impl Shared {
                 state.due = false;
             }
             self.compact_all();
+        }
+    }
+}
+
+/// Fails what waits for compaction when compaction has died.
+struct PoisonOnPanic<'a>(&'a Shared);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
         }
     }
 }

@@ -15,8 +15,8 @@
 //!   synced: the log may be trimmed.
 //! - fjall's own journal and memtables are never written. Nothing here is acknowledged to a
 //!   client; what a crash takes, the shard's log brings back.
-//! - fjall's worker threads do not run. One thread of ours compacts, because ingestion would wake
-//!   theirs only once per checkpoint, and theirs dies of its first error, a full disk included.
+//! - fjall's worker threads do not run. One thread of ours compacts: theirs ends at its first
+//!   error, a full disk included, and ingestion would go on without it.
 //! - Level 0 is bounded: a checkpoint waits for compaction rather than let runs pile up, since
 //!   reads slow down with each run and the manifest counts them in one byte.
 
