@@ -1,22 +1,24 @@
-//! How near the log comes to a bare loop of write and sync, and how fast it is read back.
+//! How fast the log commits, how much of that is its own overhead, and how fast it is read back.
 //!
 //! `cargo run --release -p journal --example commit_rate -- <folder> [seconds]`
 //!
-//! The log runs first, with so many entries in flight, and trimmed as it goes, so that segments
-//! are used again; the batches it made are then written by the bare loop, byte for byte as large,
-//! into a file that was written before.
+//! Printed as "in calls" is the share of the run that the log's thread spends in write and sync:
+//! what is missing to 1 is the log's own overhead. It does not show whether those calls are slower
+//! than they would be in a bare loop, for instance because the next segment is filled with
+//! zeros meanwhile. The log is trimmed as it goes, so that segments are used again.
 
 #![allow(clippy::print_stdout, reason = "it reports to a person")]
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use journal::{AppendError, Event, FileLog, Log, Options, RealDisk};
+use journal::disk::{Access, Lock};
+use journal::{AppendError, Disk, DiskFile, Event, FileLog, Log, Options, RealDisk};
 use kernel::Index;
 
 fn main() {
@@ -25,26 +27,8 @@ fn main() {
     let seconds = arguments.next().map_or(3, |text| text.parse().expect("a number of seconds"));
     let folder = Path::new(&folder);
     for (payload_bytes, in_flight) in [(200, 1), (200, 64), (200, 4096), (16384, 1), (16384, 64)] {
-        let dir = folder.join(format!("log-{payload_bytes}-{in_flight}"));
-        // Alternating, because a shared disk is not the same from one second to the next.
-        let mut ratios = Vec::new();
-        for _ in 0..3 {
-            let time = Duration::from_secs(seconds);
-            let (batches, took) = run_log(&dir, payload_bytes, in_flight, time);
-            let bare = run_bare(&folder.join("bare"), payload_bytes, &batches);
-            let entries: u64 = batches.iter().sum();
-            println!(
-                "{payload_bytes:>6} B, {in_flight:>4} in flight: {:>9.0} entries/s, {:>6.0} syncs/s, \
-                 {:>6.1} MB/s, {:.2} of bare",
-                entries as f64 / took.as_secs_f64(),
-                batches.len() as f64 / took.as_secs_f64(),
-                (entries * payload_bytes as u64) as f64 / took.as_secs_f64() / 1e6,
-                bare.as_secs_f64() / took.as_secs_f64()
-            );
-            ratios.push(bare.as_secs_f64() / took.as_secs_f64());
-        }
-        ratios.sort_by(f64::total_cmp);
-        println!("        median {:.2} of bare", ratios[1]);
+        let dir = folder.join("written");
+        run_log(&dir, payload_bytes, in_flight, Duration::from_secs(seconds));
         std::fs::remove_dir_all(&dir).expect("the log can be removed");
     }
     for payload_bytes in [50, 200, 16384] {
@@ -53,30 +37,26 @@ fn main() {
         read_back(&dir, payload_bytes);
         std::fs::remove_dir_all(&dir).expect("the log can be removed");
     }
-    std::fs::remove_file(folder.join("bare")).expect("the file can be removed");
 }
 
-fn open(dir: &Path) -> (FileLog, Receiver<Event>) {
+fn open(dir: &Path, disk: Arc<dyn Disk>) -> (FileLog, Receiver<Event>) {
     let (sender, receiver) = channel();
     let sink = Arc::new(move |event| {
         // The receiver is gone only at the end.
         let _ = sender.send(event);
     });
-    let log = FileLog::open(Arc::new(RealDisk), dir, &Options::default(), sink);
+    let log = FileLog::open(disk, dir, &Options::default(), sink);
     (log.expect("the log opens"), receiver)
 }
 
-/// Keeps `in_flight` entries in flight; says how many entries each sync covered.
-fn run_log(
-    dir: &Path,
-    payload_bytes: usize,
-    in_flight: u64,
-    time: Duration,
-) -> (Vec<u64>, Duration) {
-    let (mut log, events) = open(dir);
+/// Keeps `in_flight` entries in flight for so long.
+fn run_log(dir: &Path, payload_bytes: usize, in_flight: u64, time: Duration) {
+    let spent = Arc::new(AtomicU64::new(0));
+    let (mut log, events) = open(dir, Arc::new(Timed(spent.clone())));
     let payload = Bytes::from(vec![0x5a; payload_bytes]);
-    let mut durable = Index(log.next_index().0 - 1);
-    let mut batches = Vec::new();
+    let first = log.next_index();
+    let mut durable = Index(first.0 - 1);
+    let mut syncs = 0u64;
     let began = Instant::now();
     loop {
         let running = began.elapsed() < time;
@@ -89,13 +69,13 @@ fn run_log(
             }
         }
         if !running && durable.next() == log.next_index() {
-            return (batches, began.elapsed());
+            break;
         }
         match events.recv().expect("the log is open") {
             Event::Durable(last) => {
-                batches.push(last.0 - durable.0);
                 durable = last;
-                if batches.len() % 64 == 0 {
+                syncs += 1;
+                if syncs.is_multiple_of(64) {
                     log.trim(durable).expect("the log can be trimmed");
                 }
             }
@@ -103,35 +83,21 @@ fn run_log(
             Event::Lost(cause) => panic!("{cause}"),
         }
     }
-}
-
-/// Writes and syncs the same batches, over bytes that were written before, as the log does.
-fn run_bare(path: &Path, payload_bytes: usize, batches: &[u64]) -> Duration {
-    let entry_bytes = (payload_bytes + 48).next_multiple_of(8);
-    let file_bytes = 64 << 20;
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path);
-    let file = file.expect("the file can be made");
-    file.write_all_at(&vec![0; file_bytes], 0).expect("it can be filled");
-    file.sync_all().expect("it can be synced");
-    let most = usize::try_from(*batches.iter().max().expect("some")).expect("few");
-    let buffer = vec![0x5a; most * entry_bytes];
-    let mut at = 0;
-    let began = Instant::now();
-    for batch in batches {
-        let bytes = usize::try_from(*batch).expect("few") * entry_bytes;
-        if at + bytes > file_bytes {
-            at = 0;
-        }
-        file.write_all_at(&buffer[..bytes], at as u64).expect("it can be written");
-        file.sync_data().expect("it can be synced");
-        at += bytes;
-    }
-    began.elapsed()
+    let took = began.elapsed().as_secs_f64();
+    let entries = (log.next_index().0 - first.0) as f64;
+    println!(
+        "{payload_bytes:>6} B, {in_flight:>4} in flight: {:>8.0} entries/s, {:>5.0} syncs/s, \
+         {:>6.1} MB/s, {:.3} in calls",
+        entries / took,
+        syncs as f64 / took,
+        entries * payload_bytes as f64 / took / 1e6,
+        spent.load(Ordering::Relaxed) as f64 / 1e9 / took
+    );
 }
 
 /// A quarter of a gigabyte of entries.
 fn fill(dir: &Path, payload_bytes: usize) {
-    let (mut log, events) = open(dir);
+    let (mut log, events) = open(dir, Arc::new(RealDisk));
     let payload = Bytes::from(vec![0x5a; payload_bytes]);
     let mut left = (256 << 20) / (payload_bytes + 48);
     while left > 0 {
@@ -147,7 +113,7 @@ fn fill(dir: &Path, payload_bytes: usize) {
 
 fn read_back(dir: &Path, payload_bytes: usize) {
     let began = Instant::now();
-    let (log, _events) = open(dir);
+    let (log, _events) = open(dir, Arc::new(RealDisk));
     let opened = began.elapsed();
     let mut count = 0u64;
     let mut bytes = 0u64;
@@ -160,8 +126,98 @@ fn read_back(dir: &Path, payload_bytes: usize) {
     .expect("the log can be read");
     let took = began.elapsed().as_secs_f64();
     println!(
-        "{payload_bytes:>6} B: replay {:.2} million entries/s, {:.2} GB/s ({count} entries); opened in {opened:?}",
+        "{payload_bytes:>6} B: replay {:.2} million entries/s, {:.2} GB/s ({count} entries); \
+         opened in {opened:?}",
         count as f64 / took / 1e6,
         bytes as f64 / took / 1e9
     );
+}
+
+/// The real disk, with a count of the nanoseconds that the log's thread spends in it.
+struct Timed(Arc<AtomicU64>);
+
+struct TimedFile(Arc<dyn DiskFile>, Arc<AtomicU64>);
+
+impl TimedFile {
+    fn timed<T>(&self, call: impl FnOnce(&dyn DiskFile) -> T) -> T {
+        let began = Instant::now();
+        let outcome = call(&*self.0);
+        if std::thread::current().name() == Some("log") {
+            let nanos = u64::try_from(began.elapsed().as_nanos()).expect("a short time");
+            self.1.fetch_add(nanos, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl DiskFile for TimedFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.timed(|file| file.write_at(offset, bytes))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.timed(|file| file.sync())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(offset, into)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.0.allocate(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}
+
+impl Disk for Timed {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(TimedFile(RealDisk.create(path)?, self.0.clone())))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(TimedFile(RealDisk.open(path, access)?, self.0.clone())))
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.make_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        RealDisk.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(dir)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        RealDisk.free_bytes(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        RealDisk.lock(path)
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        RealDisk.is_locked(path)
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        RealDisk.random()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealDisk.wall_ms()
+    }
 }

@@ -113,7 +113,7 @@ fn commit_loop(shared: &Shared) {
     let mut runs = Vec::new();
     loop {
         {
-            let mut queue = shared.queue.lock();
+            let mut queue = shared.want_queue();
             queue.give_back(&mut runs);
             while queue.runs.is_empty() {
                 if queue.closing || queue.lost.is_some() {
@@ -121,7 +121,7 @@ fn commit_loop(shared: &Shared) {
                 }
                 shared.queue_filled.wait(&mut queue);
             }
-            runs = queue.take();
+            runs = shared.take(&mut queue, usize::MAX);
         }
         shared.commit(&runs);
     }

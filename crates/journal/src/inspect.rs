@@ -3,11 +3,14 @@
 //! Writes nothing and needs no lock. On a log that is in use the end is moving, so what is said
 //! about the tail is then a guess.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use bytes::Bytes;
 use kernel::{Epoch, Index};
 
 use crate::disk::{Access, Disk, RealDisk};
+use crate::file::format::ENTRY_HEADER_BYTES;
 use crate::file::recovery::{Seen, Survey, survey};
 use crate::file::segment::LOCK_NAME;
 use crate::log::{Kind, OpenError};
@@ -118,6 +121,17 @@ pub fn inspect(dir: &Path) -> Result<Report, OpenError> {
 /// Only [`OpenError::Io`]: damage is a verdict, and ends the entries.
 pub fn entries(dir: &Path, visit: &mut dyn FnMut(&EntryReport)) -> Result<Report, OpenError> {
     entries_on(&RealDisk, dir, visit)
+}
+
+/// What an entry carries, read from the file it stands in.
+///
+/// # Errors
+/// What the operating system says.
+pub fn payload(dir: &Path, entry: &EntryReport) -> std::io::Result<Bytes> {
+    let file = std::fs::File::open(dir.join(&entry.file))?;
+    let mut bytes = vec![0; entry.payload_bytes as usize];
+    file.read_exact_at(&mut bytes, entry.offset + ENTRY_HEADER_BYTES as u64)?;
+    Ok(bytes.into())
 }
 
 /// [`inspect`] on any disk.

@@ -51,7 +51,7 @@ impl SimHandle {
     /// Makes the oldest `count` queued entries durable, in one batch.
     pub fn complete(&self, count: usize) {
         if let Some(shared) = self.shared.upgrade() {
-            let runs = shared.queue.lock().take_some(count);
+            let runs = shared.take(&mut shared.queue.lock(), count);
             shared.commit(&runs);
         }
     }

@@ -1,9 +1,11 @@
 //! The owner's side: gives out indexes and places, queues bytes, never touches the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kernel::{Epoch, Index};
+use parking_lot::MutexGuard;
 
 use super::format::{
     BARRIER_ROOM_BYTES, ENTRY_HEADER_BYTES, EntryHeader, HEADER_BYTES, START_BYTES, START_OFFSET,
@@ -59,15 +61,21 @@ impl Front {
     }
 
     fn check_queue(&self) -> Result<(), AppendError> {
-        let mut queue = self.shared.queue.lock();
-        if let Some(cause) = &queue.lost {
-            return Err(AppendError::Lost(cause.clone()));
+        let shared = &self.shared;
+        if shared.lost.load(Ordering::Acquire) {
+            let cause = shared.queue.lock().lost.clone();
+            return Err(AppendError::Lost(cause.expect("set before the flag")));
         }
-        if queue.queued_bytes >= self.queued_bytes_max {
-            queue.refused = true;
-            return Err(AppendError::NoRoom);
+        if shared.queued_bytes.load(Ordering::Acquire) < self.queued_bytes_max {
+            return Ok(());
         }
-        Ok(())
+        shared.refused.store(true, Ordering::Release);
+        // A commit that took all of it just before will not look at the flag again.
+        if shared.queued_bytes.load(Ordering::Acquire) < self.queued_bytes_max {
+            shared.refused.store(false, Ordering::Release);
+            return Ok(());
+        }
+        Err(AppendError::NoRoom)
     }
 
     /// Goes on to the spare segment, and returns its start record. Nothing has changed on error.
@@ -110,10 +118,11 @@ impl Front {
             return;
         }
         let was_empty = queue.runs.is_empty();
+        let mut added_bytes = 0;
         if was_empty || start.is_some() {
             let mut bytes = queue.buffers.pop().unwrap_or_default();
             bytes.extend(start.iter().flat_map(|start| start.encode(seed)));
-            queue.queued_bytes += bytes.len();
+            added_bytes += bytes.len();
             queue.runs.push(Run {
                 segment: self.segment.clone(),
                 offset: if start.is_some() { START_OFFSET } else { self.offset },
@@ -126,8 +135,13 @@ impl Front {
         let before = run.bytes.len();
         put_entry(&sealed, payload, &mut run.bytes);
         run.last = header.index;
-        queue.queued_bytes += run.bytes.len() - before;
-        drop(guard);
+        added_bytes += run.bytes.len() - before;
+        self.shared.queued_bytes.fetch_add(added_bytes, Ordering::AcqRel);
+        if self.shared.queue_wanted.load(Ordering::Relaxed) {
+            MutexGuard::unlock_fair(guard);
+        } else {
+            drop(guard);
+        }
         if was_empty {
             self.shared.queue_filled.notify_one();
         }

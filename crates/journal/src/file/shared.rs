@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use kernel::Index;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::format::first_entry_bytes;
 use super::segment::{Blank, Segment, Yard};
@@ -23,6 +23,15 @@ pub(crate) struct Shared {
     pub(crate) _lock: Box<dyn Lock>,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) queue_filled: Condvar,
+    /// A commit wants the queue. Whoever holds it hands it over: a woken thread would else lose
+    /// the race for it to an owner who appends without a pause, again and again.
+    pub(crate) queue_wanted: AtomicBool,
+    /// Bytes in the queue.
+    pub(crate) queued_bytes: AtomicUsize,
+    /// An append was refused because the queue was full.
+    pub(crate) refused: AtomicBool,
+    /// The ownership has ended; the queue holds the cause.
+    pub(crate) lost: AtomicBool,
     pub(crate) rooms: Mutex<Rooms>,
     /// The last durable index.
     pub(crate) durable: AtomicU64,
@@ -37,9 +46,6 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) runs: Vec<Run>,
-    pub(crate) queued_bytes: usize,
-    /// An append was refused because the queue was full.
-    pub(crate) refused: bool,
     pub(crate) closing: bool,
     pub(crate) lost: Option<LostCause>,
     pub(crate) buffers: Vec<Vec<u8>>,
@@ -95,6 +101,10 @@ impl Shared {
             _lock: lock,
             queue: Mutex::new(Queue::default()),
             queue_filled: Condvar::new(),
+            queue_wanted: AtomicBool::new(false),
+            queued_bytes: AtomicUsize::new(0),
+            refused: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             rooms: Mutex::new(rooms),
             durable: AtomicU64::new(durable.0),
             closing: AtomicBool::new(false),
@@ -127,6 +137,7 @@ impl Shared {
             }
             queue.lost = Some(cause.clone());
             queue.runs.clear();
+            self.lost.store(true, Ordering::Release);
             self.queue_filled.notify_all();
         }
         self.tell(Event::Lost(cause));
@@ -145,10 +156,29 @@ impl Shared {
         assert!(last.last > self.durable(), "durable never goes back");
         self.durable.store(last.last.0, Ordering::Release);
         self.tell(Event::Durable(last.last));
-        let refused = std::mem::take(&mut self.queue.lock().refused);
-        if refused {
+        if self.refused.swap(false, Ordering::AcqRel) {
             self.tell(Event::Room);
         }
+    }
+
+    /// The queue, for a commit.
+    pub(crate) fn want_queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue_wanted.store(true, Ordering::Relaxed);
+        let queue = self.queue.lock();
+        self.queue_wanted.store(false, Ordering::Relaxed);
+        queue
+    }
+
+    /// Takes the oldest `count` entries out of the queue, or all if there are fewer.
+    pub(crate) fn take(&self, queue: &mut Queue, count: usize) -> Vec<Run> {
+        let taken = if count == usize::MAX {
+            std::mem::take(&mut queue.runs)
+        } else {
+            queue.take_some(count)
+        };
+        let bytes = taken.iter().map(|run| run.bytes.len()).sum();
+        self.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        taken
     }
 }
 
@@ -165,14 +195,7 @@ fn write_runs(runs: &[Run]) -> Result<(), (&'static str, io::Error)> {
 }
 
 impl Queue {
-    /// Takes everything.
-    pub(crate) fn take(&mut self) -> Vec<Run> {
-        self.queued_bytes = 0;
-        std::mem::take(&mut self.runs)
-    }
-
-    /// Takes the oldest `count` entries, or all if there are fewer.
-    pub(crate) fn take_some(&mut self, count: usize) -> Vec<Run> {
+    fn take_some(&mut self, count: usize) -> Vec<Run> {
         let mut taken = Vec::new();
         let mut left = count;
         while left > 0 && !self.runs.is_empty() {
@@ -201,7 +224,6 @@ impl Queue {
             run.prefix_bytes = 0;
             taken.push(head);
         }
-        self.queued_bytes -= taken.iter().map(|run| run.bytes.len()).sum::<usize>();
         taken
     }
 
