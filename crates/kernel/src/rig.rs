@@ -84,6 +84,9 @@ impl<M: Machine> Rig<M> {
         self.ground.begin_entry();
         let max = TIMERS_PER_ENTRY_MAX;
         for due in self.ground.timers.take_due(&mut self.rows, self.now_ms, max) {
+            if !self.ground.timers.still_due(due.id) {
+                continue;
+            }
             assert_eq!(due.machine, self.machine.id(), "no other machine is here");
             let mut turn = self.ground.turn(&mut self.rows, stamp, due.machine, due.tenant);
             self.machine.fire(&mut turn, &due);

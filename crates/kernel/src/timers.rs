@@ -15,7 +15,7 @@
 //! The wheel is a cache. What fires in an entry depends on rows alone: the first `timers_max` of
 //! them, in (deadline, number) order, that are due at the entry's stamp.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -89,11 +89,13 @@ pub struct Timers {
     wheel: BTreeMap<TimerId, Due>,
     /// Every pending timer before this is in the wheel, and none at or after it.
     loaded: TimerId,
+    /// Cancelled since the last [`Timers::take_due`], and not in the wheel: perhaps taken by it.
+    cancelled: BTreeSet<TimerId>,
 }
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { wheel: BTreeMap::new(), loaded: TimerId::FIRST }
+        Timers { wheel: BTreeMap::new(), loaded: TimerId::FIRST, cancelled: BTreeSet::new() }
     }
 }
 
@@ -114,15 +116,28 @@ impl Timers {
 
     /// Forgets a timer, wherever it is. One that has fired or never was makes no difference.
     pub fn cancel(&mut self, rows: &mut Rows, id: TimerId) {
+        let in_wheel = self.wheel.remove(&id).is_some();
         // A timer before `loaded` that is not in the wheel has fired: its row is gone already,
         // and a tombstone for it would only weigh on the store.
-        if id >= self.loaded || self.wheel.remove(&id).is_some() {
+        if in_wheel || id >= self.loaded {
             rows.delete(&id.key());
+        }
+        if !in_wheel {
+            self.cancelled.insert(id);
         }
     }
 
-    /// Takes the first timers that are due at `at_ms`, at most `max`, in order.
+    /// Whether a timer that was just taken still fires: one that fired before it, in the same
+    /// entry, may have cancelled it.
+    #[must_use]
+    pub fn still_due(&self, id: TimerId) -> bool {
+        !self.cancelled.contains(&id)
+    }
+
+    /// Takes the first timers that are due at `at_ms`, at most `max`, in order. Each fires only if
+    /// it is [`Timers::still_due`] when its turn comes.
     pub fn take_due(&mut self, rows: &mut Rows, at_ms: u64, max: u32) -> Vec<Due> {
+        self.cancelled.clear();
         let mut due = Vec::new();
         while due.len() < max as usize {
             match self.wheel.first_key_value() {

@@ -39,8 +39,10 @@ impl Apply<'_> {
         self.ground.begin_entry();
         let due = self.ground.timers.take_due(self.rows, entry.at_ms, entry.timers_max);
         for timer in due {
-            self.fire(&timer)?;
-            self.deliver_local_letters()?;
+            if self.ground.timers.still_due(timer.id) {
+                self.fire(&timer)?;
+                self.deliver_local_letters()?;
+            }
         }
         let mut outcomes = Vec::with_capacity(entry.commands.len());
         for envelope in &entry.commands {
