@@ -111,9 +111,14 @@ pub fn history(
         let found = rows.scan(&scan);
         page.rows_exhausted = found.len() < limit;
         for (key, value) in found {
+            // The page is full before these rows are: what is left of them is on the next page.
+            if page.entries.len() == limit {
+                page.rows_exhausted = false;
+                break;
+            }
             let entry = entry(&key, value);
             before = entry.number;
-            if !removals.hide(entry.folded, entry.number) && page.entries.len() < limit {
+            if !removals.hide(entry.folded, entry.number) {
                 page.entries.push(entry);
             }
         }

@@ -325,3 +325,23 @@ fn commands_from_the_future_are_unreadable_not_ignored() {
         assert!(Command::decode(bytes).is_err(), "{bytes:?}");
     }
 }
+
+#[test]
+fn paging_past_removed_queries_loses_no_search() {
+    let mut rig = rig();
+    for query in ["a", "b", "c", "d", "x", "e"] {
+        search(&mut rig, "ann", query);
+    }
+    remove(&mut rig, "ann", "x");
+    let removals = removals(&rig.rows, TENANT, "ann");
+    let (mut before, mut seen) = (u64::MAX, Vec::new());
+    loop {
+        let page = history(&rig.rows, TENANT, "ann", before, 4, &removals);
+        before = page.entries.last().map_or(before, |entry| entry.number);
+        seen.extend(page.entries.into_iter().map(|entry| entry.query));
+        if page.rows_exhausted {
+            break;
+        }
+    }
+    assert_eq!(seen, ["e", "d", "c", "b", "a"]);
+}
