@@ -183,17 +183,30 @@ impl Scan {
         Scan::prefix(&[])
     }
 
-    /// Leaves out rows at or before `key`.
+    /// Leaves out rows at or before `key`. Never widens the scan: a cursor from outside may say
+    /// anything.
     #[must_use]
     pub fn after(mut self, key: &[u8]) -> Scan {
-        self.from = Bound::Excluded(key.to_vec());
+        let narrows = match &self.from {
+            Bound::Included(from) | Bound::Excluded(from) => key >= from.as_slice(),
+            Bound::Unbounded => true,
+        };
+        if narrows {
+            self.from = Bound::Excluded(key.to_vec());
+        }
         self
     }
 
-    /// Leaves out rows at or after `key`.
+    /// Leaves out rows at or after `key`. Never widens the scan.
     #[must_use]
     pub fn before(mut self, key: &[u8]) -> Scan {
-        self.to = Bound::Excluded(key.to_vec());
+        let narrows = match &self.to {
+            Bound::Included(to) | Bound::Excluded(to) => key <= to.as_slice(),
+            Bound::Unbounded => true,
+        };
+        if narrows {
+            self.to = Bound::Excluded(key.to_vec());
+        }
         self
     }
 

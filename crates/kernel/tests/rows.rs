@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kernel::base::MemoryBase;
 use kernel::rows::{RowsReader, Scan, Slot, prefix_end};
 use kernel::{Base, Index, Rows};
@@ -160,4 +161,19 @@ fn a_reader_sees_whole_entries_while_checkpoints_come_and_go() {
         }
     }
     watcher.join().expect("the watcher saw only whole entries");
+}
+
+#[test]
+fn a_cursor_from_elsewhere_never_widens_a_scan() {
+    let mut rows = Rows::new(Arc::new(MemoryBase::new()));
+    for key in ["a1", "b1", "b2", "c1"] {
+        rows.put(key.as_bytes().to_vec(), "v");
+    }
+    let keys =
+        |scan: Scan| -> Vec<Bytes> { rows.scan(&scan).into_iter().map(|(key, _)| key).collect() };
+    assert_eq!(keys(Scan::prefix(b"b").after(b"a0")), ["b1", "b2"]);
+    assert_eq!(keys(Scan::prefix(b"b").before(b"d")), ["b1", "b2"]);
+    assert_eq!(keys(Scan::prefix(b"b").after(b"b1")), ["b2"]);
+    assert_eq!(keys(Scan::prefix(b"b").before(b"b2")), ["b1"]);
+    assert_eq!(keys(Scan::prefix(b"b").after(b"c0")), [] as [&str; 0]);
 }

@@ -15,7 +15,7 @@ use kernel::rows::{RowsLost, RowsReader};
 use kernel::{Envelope, MachineId, ShardId, TenantId, VirtualShard};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
-use shard::{Answer, Opened, Outcome, Progress, Refused, Request, Shard};
+use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
 use store::{FjallBase, StoreOptions};
 use tokio::sync::{Notify, oneshot};
 
@@ -48,6 +48,8 @@ pub struct NodeConfig {
     pub checkpoint_bytes: usize,
     /// Bytes of a log segment.
     pub segment_bytes: u64,
+    /// Bytes that the log leaves free on the disk.
+    pub log_reserve_bytes: u64,
     /// Memory for blocks of the row store, for each shard.
     pub store_cache_bytes: u64,
     /// The wall clock.
@@ -71,6 +73,7 @@ impl Default for NodeConfig {
             views_bytes_max: 256 << 20,
             checkpoint_bytes: CHECKPOINT_BYTES,
             segment_bytes: journal::Options::default().segment_bytes,
+            log_reserve_bytes: journal::Options::default().reserve_bytes,
             store_cache_bytes: StoreOptions::default().cache_bytes,
             clock: Arc::new(wall_clock),
             on_progress: Arc::new(|_, _| {}),
@@ -239,6 +242,14 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: NodeConfig) -> Result<Node, StartError> {
+        Node::start_with(config, registry::machines)
+    }
+
+    /// [`Node::start`] with other machines than the registry's.
+    pub(crate) fn start_with(
+        config: NodeConfig,
+        machines: fn() -> Machines,
+    ) -> Result<Node, StartError> {
         if config.recents.keep == 0 || config.recents.keep > 1000 {
             return Err(StartError::Setting("recents.keep must be from 1 to 1000".into()));
         }
@@ -247,7 +258,7 @@ impl Node {
         let boards = Arc::new(boards(&config, folder.shard_count));
         let opening: Vec<_> = (0..folder.shard_count)
             .map(ShardId)
-            .map(|shard| open_in_thread(&config, &folder, shard))
+            .map(|shard| open_in_thread(&config, &folder, shard, machines))
             .collect();
         let mut shards = Vec::new();
         let mut threads = Vec::new();
@@ -454,7 +465,12 @@ fn open_archive(config: &NodeConfig, folder: &Folder) -> Result<Arc<dyn ObjectSt
 type OpenResult = Result<(Opened<crate::runner::Ticket>, Arc<NodeInbox>), StartError>;
 
 /// Shards open side by side: replay is bound by the processor.
-fn open_in_thread(config: &NodeConfig, folder: &Folder, shard: ShardId) -> JoinHandle<OpenResult> {
+fn open_in_thread(
+    config: &NodeConfig,
+    folder: &Folder,
+    shard: ShardId,
+    machines: fn() -> Machines,
+) -> JoinHandle<OpenResult> {
     let (log_dir, rows_dir) = (folder.log_dir(shard), folder.rows_dir(shard));
     let place = Place { shard, shard_count: folder.shard_count };
     let config = config.clone();
@@ -464,15 +480,18 @@ fn open_in_thread(config: &NodeConfig, folder: &Folder, shard: ShardId) -> JoinH
         let inbox: Arc<NodeInbox> = Arc::new(Inbox::new());
         let for_log = Arc::clone(&inbox);
         let sink: journal::EventSink = Arc::new(move |event| for_log.note(Note::Log(event)));
-        let options =
-            journal::Options { segment_bytes: config.segment_bytes, ..journal::Options::default() };
+        let options = journal::Options {
+            segment_bytes: config.segment_bytes,
+            reserve_bytes: config.log_reserve_bytes,
+            ..journal::Options::default()
+        };
         let log = FileLog::open(Arc::new(RealDisk), &log_dir, &options, sink)
             .map_err(|source| StartError::Log { shard, source })?;
         let mut progress = |progress: Progress| {
             (config.on_progress)(shard, progress);
             ControlFlow::Continue(())
         };
-        let opened = Shard::open(place, Box::new(log), base, registry::machines(), &mut progress)
+        let opened = Shard::open(place, Box::new(log), base, machines(), &mut progress)
             .map_err(|source| StartError::Replay { shard, source })?;
         Ok((opened, inbox))
     };

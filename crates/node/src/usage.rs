@@ -25,10 +25,11 @@ impl UsageBoard {
     }
 
     pub(crate) fn publish(&self, shard: ShardId, tenant: TenantId, usage: Usage) {
-        let row = match self.tenants.read().get(&tenant) {
-            Some(row) => Arc::clone(row),
-            None => Arc::clone(self.tenants.write().entry(tenant).or_insert_with(|| self.row())),
-        };
+        // Bound to a name, so that the lock for reading is gone before the one for writing.
+        let known = self.tenants.read().get(&tenant).map(Arc::clone);
+        let row = known.unwrap_or_else(|| {
+            Arc::clone(self.tenants.write().entry(tenant).or_insert_with(|| self.row()))
+        });
         let counters = &row[usize::from(shard.0)];
         counters.bytes.store(usage.bytes, Ordering::Relaxed);
         counters.entities.store(usage.entities, Ordering::Relaxed);
