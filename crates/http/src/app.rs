@@ -9,11 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::body::{Body, HttpBody};
 use axum::extract::FromRef;
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONTENT_LENGTH};
+use http::header::{ALLOW, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use node::Node;
 
+use crate::auth::Auth;
 use crate::limits::{Limits, URI_BYTES_MAX};
 use crate::problem::ProblemKind;
 use crate::route::{Answer, Route};
@@ -27,6 +28,8 @@ use crate::telemetry::trace::{TRACEPARENT, TraceContext};
 pub struct Edge {
     /// The shards.
     pub node: Node,
+    /// Tells callers apart.
+    pub auth: Auth,
     /// Whether callers need no key; only ever true on a loopback address.
     pub dev: bool,
     /// Bounds.
@@ -39,7 +42,8 @@ impl Edge {
     /// The edge of a node, with the usual limits.
     #[must_use]
     pub fn new(node: Node) -> Edge {
-        Edge { node, dev: false, limits: Limits::default(), tracer: None }
+        let auth = Auth::new(node.clone());
+        Edge { node, auth, dev: false, limits: Limits::default(), tracer: None }
     }
 }
 
@@ -123,6 +127,7 @@ impl App {
         conn: Arc<Conn>,
         request: Request<Incoming>,
     ) -> Response<ConnBody> {
+        let misleading = misleading(&conn, &request);
         let in_flight = InFlight::new(conn);
         let began = Instant::now();
         let mut seen = Seen::new(&app, &request);
@@ -130,6 +135,8 @@ impl App {
         let response = if uri_len > URI_BYTES_MAX {
             let detail = format!("path and query must not have more than {URI_BYTES_MAX} bytes");
             ProblemKind::UriTooLong.because(detail).into_response()
+        } else if let Some(detail) = misleading {
+            ProblemKind::BadRequest.because(detail).closing().into_response()
         } else {
             match app.router.find(request.method(), request.uri().path()) {
                 Found::Route(number, params) => {
@@ -149,6 +156,20 @@ impl App {
         let response = seen.done(&app, response, began.elapsed());
         response.map(|body| ConnBody::new(body, in_flight))
     }
+}
+
+/// Whether a server before or behind this one could read the request in another way: it may hide
+/// a second one in its body.
+fn misleading(conn: &Conn, request: &Request<Incoming>) -> Option<&'static str> {
+    let target = request.uri().path();
+    if !target.starts_with('/') && !(request.method() == Method::OPTIONS && target == "*") {
+        return Some("the request's target must begin with a slash");
+    }
+    let coding = request.headers().get(TRANSFER_ENCODING)?;
+    if request.headers().get_all(TRANSFER_ENCODING).iter().count() > 1 || coding != "chunked" {
+        return Some("chunked, once, is the only Transfer-Encoding taken");
+    }
+    conn.names_a_length().then_some("Content-Length and Transfer-Encoding exclude each other")
 }
 
 /// A request without a body, the most of them, gets one that takes no allocation.
@@ -178,6 +199,7 @@ fn other_method(method: &Method, allow: &HeaderValue) -> Response {
 
 fn unknown_path(method: &Method, uri: &Uri) -> Response {
     if *method == Method::OPTIONS && uri.path() == "*" {
+        // Of the server as a whole.
         return StatusCode::NO_CONTENT.into_response();
     }
     ProblemKind::UnknownPath.because("no operation has this path; see /docs").into_response()

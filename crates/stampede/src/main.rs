@@ -1,2 +1,65 @@
-//! The command line.
-fn main() {}
+//! The command line. `stampede --help` says what there is.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+
+mod check;
+mod config;
+mod dump;
+mod serve;
+mod simulate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A third faster than the system's under many small rows from many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The backend for the moment everyone arrives at once.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the API from a data folder.
+    Serve(Box<config::ServeFlags>),
+    /// Read a data folder and say what it holds and whether it is sound. Writes nothing.
+    Check {
+        /// The data folder.
+        data_dir: PathBuf,
+    },
+    /// Print the entries of a data folder's logs as JSON lines. Writes nothing.
+    Dump {
+        /// The data folder.
+        data_dir: PathBuf,
+        /// Only this shard.
+        #[arg(long)]
+        shard: Option<u16>,
+        /// Only entries from this index on.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+    },
+    /// Run the simulator: one process, one seed, every fault.
+    Sim(simulate::SimFlags),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(flags) => serve::run(*flags),
+        Command::Check { data_dir } => check::run(&data_dir),
+        Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
+        Command::Sim(flags) => simulate::run(&flags),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("stampede: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -48,7 +48,7 @@ pub use record::{
     KeyHash, KeyId, KeyRecord, KeyRow, NameRow, Quotas, Record, Scope, Scopes, ShopperKeys,
     TenantRecord, TenantRow, VerifyingKeys,
 };
-pub use state::{Look, key, key_row, keys, name_row, tenant, tenant_named, tenant_row, tenants};
+pub use state::{key, key_row, keys, name_row, tenant, tenant_named, tenant_row, tenants};
 
 /// The machine's number.
 pub const ID: MachineId = MachineId(2);

@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use kernel::TenantId;
 use kernel::machine::machine_key;
-use kernel::rows::{Rows, RowsReader, Scan};
+use kernel::rows::{ReadRows, Scan};
 
 use crate::record::{KeyHash, KeyId, KeyRecord, KeyRow, NameRow, Record, TenantRecord, TenantRow};
 use crate::{ID, KEYS_MAX};
@@ -59,41 +59,13 @@ pub(crate) fn next_tenant_row() -> Vec<u8> {
     machine_key(ID, b'c', TenantId::SYSTEM)
 }
 
-/// Rows as seen by the machine, or from outside its thread.
-pub trait Look {
-    /// The value of a row.
-    fn row(&self, key: &[u8]) -> Option<Bytes>;
-    /// Rows in order.
-    fn rows(&self, scan: &Scan) -> Vec<(Bytes, Bytes)>;
-}
-
-impl Look for Rows {
-    fn row(&self, key: &[u8]) -> Option<Bytes> {
-        self.get(key)
-    }
-
-    fn rows(&self, scan: &Scan) -> Vec<(Bytes, Bytes)> {
-        self.scan(scan)
-    }
-}
-
-impl Look for RowsReader {
-    fn row(&self, key: &[u8]) -> Option<Bytes> {
-        self.get(key)
-    }
-
-    fn rows(&self, scan: &Scan) -> Vec<(Bytes, Bytes)> {
-        self.scan(scan)
-    }
-}
-
-fn read<R: Record>(rows: &impl Look, key: &[u8]) -> Option<R> {
-    rows.row(key).map(|value| R::decode(&value).expect("written by this machine"))
+fn read<R: Record>(rows: &impl ReadRows, key: &[u8]) -> Option<R> {
+    rows.get(key).map(|value| R::decode(&value).expect("written by this machine"))
 }
 
 /// A tenant, unless it never was or is no more.
 #[must_use]
-pub fn tenant(rows: &impl Look, tenant: TenantId) -> Option<TenantRecord> {
+pub fn tenant(rows: &impl ReadRows, tenant: TenantId) -> Option<TenantRecord> {
     match read(rows, &tenant_row(tenant)) {
         Some(TenantRow::Live(record)) => Some(record),
         Some(TenantRow::Deleted { .. }) | None => None,
@@ -102,7 +74,7 @@ pub fn tenant(rows: &impl Look, tenant: TenantId) -> Option<TenantRecord> {
 
 /// The tenant that has a name.
 #[must_use]
-pub fn tenant_named(rows: &impl Look, name: &str) -> Option<TenantId> {
+pub fn tenant_named(rows: &impl ReadRows, name: &str) -> Option<TenantId> {
     match read(rows, &name_row(name)) {
         Some(NameRow::Taken(tenant)) => Some(tenant),
         Some(NameRow::Free) | None => None,
@@ -111,8 +83,8 @@ pub fn tenant_named(rows: &impl Look, name: &str) -> Option<TenantId> {
 
 /// A key by its id, with the hash it is found by.
 #[must_use]
-pub fn key(rows: &impl Look, tenant: TenantId, id: KeyId) -> Option<(KeyHash, KeyRecord)> {
-    let hash = hash_of(&rows.row(&key_id_row(tenant, id))?);
+pub fn key(rows: &impl ReadRows, tenant: TenantId, id: KeyId) -> Option<(KeyHash, KeyRecord)> {
+    let hash = hash_of(&rows.get(&key_id_row(tenant, id))?);
     // From outside the machine's thread a key may be revoked between the two reads.
     match read(rows, &key_row(&hash)) {
         Some(KeyRow::Live(record)) => Some((hash, record)),
@@ -126,13 +98,13 @@ fn hash_of(value: &[u8]) -> KeyHash {
 
 /// The tenants after `after`, in the order of their making; at most `limit`.
 #[must_use]
-pub fn tenants(rows: &impl Look, after: TenantId, limit: usize) -> Vec<TenantRecord> {
+pub fn tenants(rows: &impl ReadRows, after: TenantId, limit: usize) -> Vec<TenantRecord> {
     let kind = &tenant_row(TenantId::SYSTEM)[..3];
     let mut found = Vec::new();
     let mut from = tenant_row(after);
     // Deleted tenants stay as rows, so a page may take more than one scan.
     while found.len() < limit {
-        let page = rows.rows(&Scan::prefix(kind).after(&from).limit(limit));
+        let page = rows.scan(&Scan::prefix(kind).after(&from).limit(limit));
         let Some((last, _)) = page.last() else { break };
         from = last.to_vec();
         for (_, value) in page {
@@ -149,7 +121,7 @@ pub fn tenants(rows: &impl Look, after: TenantId, limit: usize) -> Vec<TenantRec
 /// `limit`.
 #[must_use]
 pub fn keys(
-    rows: &impl Look,
+    rows: &impl ReadRows,
     tenant: TenantId,
     after: Option<KeyId>,
     limit: usize,
@@ -158,7 +130,7 @@ pub fn keys(
     if let Some(after) = after {
         scan = scan.after(&key_id_row(tenant, after));
     }
-    let found = rows.rows(&scan);
+    let found = rows.scan(&scan);
     // As in `key`: what was revoked between the reads is left out.
     let record = |(_, value): &(Bytes, Bytes)| match read(rows, &key_row(&hash_of(value))) {
         Some(KeyRow::Live(record)) => Some(record),
@@ -168,7 +140,7 @@ pub fn keys(
 }
 
 /// The ids and hashes of all keys of a tenant: never more than [`KEYS_MAX`].
-pub(crate) fn key_hashes(rows: &impl Look, tenant: TenantId) -> Vec<(Bytes, KeyHash)> {
-    let found = rows.rows(&Scan::prefix(&key_list(tenant)).limit(KEYS_MAX as usize));
+pub(crate) fn key_hashes(rows: &impl ReadRows, tenant: TenantId) -> Vec<(Bytes, KeyHash)> {
+    let found = rows.scan(&Scan::prefix(&key_list(tenant)).limit(KEYS_MAX as usize));
     found.into_iter().map(|(key, value)| (key, hash_of(&value))).collect()
 }

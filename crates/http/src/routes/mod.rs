@@ -2,10 +2,13 @@
 
 use crate::route::Routes;
 
+pub mod keys;
+pub mod recents;
 pub mod system;
+pub mod tenants;
 
 /// Every table. A new system adds its line here.
 #[must_use]
 pub fn all() -> Vec<Routes> {
-    vec![system::routes()]
+    vec![recents::routes(), tenants::routes(), keys::routes(), system::routes()]
 }

@@ -13,6 +13,8 @@ use http_body::{Frame, SizeHint};
 use kernel::TenantId;
 use parking_lot::Mutex;
 
+use crate::limits::HEAD_BYTES_MAX;
+
 /// A connection.
 ///
 /// Its flags are only hints to the watchdog, and are read by the task that set them or a moment
@@ -35,6 +37,8 @@ pub struct Conn {
     /// The tenant that was let in last, plus one.
     last_tenant: AtomicU64,
     holds: Mutex<Vec<(TenantId, Box<dyn Any + Send>)>>,
+    /// What has come since the last request, for [`Conn::names_a_length`].
+    head: Mutex<Vec<u8>>,
 }
 
 impl Conn {
@@ -52,6 +56,7 @@ impl Conn {
             no_linger: AtomicBool::new(false),
             last_tenant: AtomicU64::new(0),
             holds: Mutex::new(Vec::new()),
+            head: Mutex::new(Vec::new()),
         }
     }
 
@@ -95,6 +100,21 @@ impl Conn {
             self.h2.store(true, Relaxed);
         }
         self.head_open.store(true, Relaxed);
+        if !self.is_busy() {
+            let mut head = self.head.lock();
+            let room = HEAD_BYTES_MAX.saturating_sub(head.len());
+            head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+
+    /// Whether the head that has just come has a `Content-Length`. hyper drops it where there is
+    /// a `Transfer-Encoding` as well, and then nobody else can tell.
+    pub(crate) fn names_a_length(&self) -> bool {
+        let head = self.head.lock();
+        let lines = head.split(|byte| *byte == b'\n').skip(1);
+        let mut lines = lines.take_while(|line| !matches!(line, [] | [b'\r']));
+        let name = b"content-length:";
+        lines.any(|line| line.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)))
     }
 
     pub(super) fn write_went(&self, bytes: Option<usize>) {
@@ -138,6 +158,7 @@ impl InFlight {
         conn.in_flight.fetch_add(1, Relaxed);
         conn.begun.fetch_add(1, Relaxed);
         conn.head_open.store(false, Relaxed);
+        conn.head.lock().clear();
         InFlight(conn)
     }
 

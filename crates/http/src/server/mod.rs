@@ -120,8 +120,7 @@ fn http() -> Builder<TokioExecutor> {
         // The watchdog does this without a timer for each request.
         .header_read_timeout(None)
         .max_buf_size(limits::HEAD_BYTES_MAX)
-        .max_headers(limits::HEADER_COUNT_MAX)
-        .pipeline_flush(true);
+        .max_headers(limits::HEADER_COUNT_MAX);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits::H2_STREAMS_MAX)

@@ -1,0 +1,202 @@
+//! The extractors: [`Caller`] for operations that need a key or token, [`Visitor`] for public ones.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::HeaderMap;
+use http::request::Parts;
+use kernel::TenantId;
+use tenants::{KeyId, Scope, Scopes};
+
+use super::quota::{self, Connected};
+use super::shopper::USER_BYTES_MAX;
+use super::{Auth, Identity, Known, Tenant, named_tenant, unauthenticated};
+use crate::app::Ctx;
+use crate::problem::{Problem, ProblemKind};
+use crate::route::Access;
+
+/// Whoever sent this request: known, within their rate, and allowed to call this operation.
+///
+/// Taking it charges the tenant's quota, so a handler takes it once.
+#[derive(Clone)]
+pub struct Caller {
+    /// On whose behalf everything happens.
+    pub tenant: TenantId,
+    /// The tenant's name.
+    pub tenant_name: Arc<str>,
+    /// What the key opens. A shopper's token has `storefront`.
+    pub scopes: Scopes,
+    /// The user: a shopper's own `sub`, or whom a program says it acts for.
+    pub user: Option<Arc<str>>,
+    /// The key's id; `None` for a shopper's token, and without a key in `--dev`.
+    pub key_id: Option<KeyId>,
+    /// Whether this is a shopper's token, which acts for its own user only.
+    pub is_shopper: bool,
+    auth: Auth,
+    record: Arc<Tenant>,
+}
+
+impl Caller {
+    /// Refuses unless the key has the scope (or `admin`). The access of the route has been checked
+    /// already; this is for what depends on the body.
+    ///
+    /// # Errors
+    /// `forbidden`, naming the scope.
+    pub fn require(&self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.opens(scope) { Ok(()) } else { Err(missing(scope.name())) }
+    }
+
+    /// Refuses a shopper who acts for another, and a key that may not act for users.
+    ///
+    /// # Errors
+    /// `forbidden`.
+    pub fn check_user(&self, user: &str) -> Result<(), Problem> {
+        if self.is_shopper && self.user.as_deref() != Some(user) {
+            let why = "a shopper's token acts for its own user only";
+            return Err(ProblemKind::Forbidden.because(why));
+        }
+        Ok(())
+    }
+
+    /// Refuses when the tenant keeps as much as it may. To be called before something is created.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, naming the quota, without `retryAfterMs`.
+    pub fn check_room(&self) -> Result<(), Problem> {
+        let quotas = &self.record.record.quotas;
+        if quotas.bytes_stored.is_none() && quotas.entities.is_none() {
+            return Ok(());
+        }
+        quota::check_room(quotas, self.auth.node().usage(self.tenant))
+    }
+
+    /// Whether this is an admin of `default`, who may act on every tenant.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.tenant == tenants::DEFAULT_TENANT && self.scopes.opens(Scope::Admin)
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
+    }
+}
+
+impl FromRequestParts<Ctx> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Caller, Problem> {
+        let auth = &ctx.edge().auth;
+        let Some(known) = auth.identify(&parts.headers, ctx.edge().dev).await? else {
+            return Err(unauthenticated("a key or token is needed: Authorization: Bearer …"));
+        };
+        let caller = admit(ctx, &known, &parts.headers)?;
+        check_access(&caller, ctx.route().doc.access)?;
+        Ok(caller)
+    }
+}
+
+/// Whoever calls a public operation: someone known, or anyone at all.
+///
+/// Strangers are not charged to a tenant's quotas, or one could use up another's.
+#[derive(Clone)]
+pub struct Visitor {
+    /// Of the caller; else the one that `X-Tenant` names; else `default`.
+    pub tenant: TenantId,
+    /// The caller, if a key or token was shown.
+    pub caller: Option<Caller>,
+}
+
+impl FromRequestParts<Ctx> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Visitor, Problem> {
+        let auth = &ctx.edge().auth;
+        if let Some(known) = auth.identify(&parts.headers, ctx.edge().dev).await? {
+            let caller = admit(ctx, &known, &parts.headers)?;
+            return Ok(Visitor { tenant: caller.tenant, caller: Some(caller) });
+        }
+        let tenant = match named_tenant(&parts.headers)? {
+            None => tenants::DEFAULT_TENANT,
+            Some(name) => match auth.tenant_named(name).await? {
+                Some(tenant) => tenant.record.id,
+                None => return Err(ProblemKind::NotFound.because("there is no such tenant")),
+            },
+        };
+        Ok(Visitor { tenant, caller: None })
+    }
+}
+
+/// Counts and charges the request.
+fn admit(ctx: &Ctx, known: &Known, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let auth = &ctx.edge().auth;
+    let tenant = &known.tenant;
+    ctx.conn().hold(tenant.record.id, || {
+        let counted = Connected::new(&tenant.gauge, tenant.record.quotas.connections)?;
+        Ok::<Box<dyn Any + Send>, Problem>(Box::new(counted))
+    })?;
+    if tenant.rate.is_some() {
+        tenant.gauge.charge(auth.now_ns(), tenant.rate)?;
+    }
+    let scopes = known.identity.scopes();
+    let acts_for = acted_for(headers)?;
+    let (user, key_id, is_shopper) = match &known.identity {
+        Identity::Shopper { user } => {
+            if acts_for.is_some_and(|other| other != &**user) {
+                let why = "X-User is not the user of the token";
+                return Err(ProblemKind::Forbidden.because(why));
+            }
+            (Some(Arc::clone(user)), None, true)
+        }
+        Identity::Program { id, .. } => {
+            if acts_for.is_some() && !scopes.opens(Scope::Storefront) {
+                return Err(missing(Scope::Storefront.name()));
+            }
+            (acts_for.map(Arc::from), Some(*id), false)
+        }
+        Identity::Developer => (acts_for.map(Arc::from), None, false),
+    };
+    Ok(Caller {
+        tenant: tenant.record.id,
+        tenant_name: Arc::clone(&tenant.name),
+        scopes,
+        user,
+        key_id,
+        is_shopper,
+        auth: auth.clone(),
+        record: Arc::clone(tenant),
+    })
+}
+
+fn check_access(caller: &Caller, access: Access) -> Result<(), Problem> {
+    let (Access::Scope(name) | Access::ScopeOrShopper(name)) = access else { return Ok(()) };
+    if caller.is_shopper {
+        return match access {
+            Access::ScopeOrShopper(_) => Ok(()),
+            _ => Err(missing(name)),
+        };
+    }
+    let scope = Scope::named(name).expect("routes name scopes that there are");
+    if caller.scopes.opens(scope) { Ok(()) } else { Err(missing(name)) }
+}
+
+fn missing(scope: &'static str) -> Problem {
+    let detail = match scope {
+        "admin" => "the scope admin is missing",
+        "produce" => "the scope produce is missing",
+        "consume" => "the scope consume is missing",
+        "ingest" => "the scope ingest is missing",
+        "storefront" => "the scope storefront is missing",
+        _ => "the scope read is missing",
+    };
+    ProblemKind::Forbidden.because(detail)
+}
+
+/// The user that `X-User` names, if it is there.
+fn acted_for(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get("x-user") else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(user) if (1..=USER_BYTES_MAX).contains(&user.len()) => Ok(Some(user)),
+        _ => Err(ProblemKind::InvalidHeader.because("X-User must be 1 to 256 bytes of UTF-8")),
+    }
+}

@@ -1,0 +1,326 @@
+//! Who is calling, and what they may do.
+//!
+//! ```text
+//!   Authorization: Bearer …
+//!        │
+//!        ├─ sk_…  ──── SHA-256 ──▶ view of the key ──▶ tenant, scopes           a program
+//!        ├─ a.b.c ──── tenant's shopper keys, signature, exp ──▶ tenant, user    a shopper
+//!        └─ nothing ── `--dev` only ──▶ default, all scopes, user from X-User
+//!                                   │
+//!             connections ─▶ rate ─▶ access of the route ─▶ handler
+//!                 429         429      403
+//! ```
+//!
+//! No shard is entered. A credential that was good before costs one hash and two looks at views:
+//! what was found out is kept ([`cache`]) and holds as long as the views of the key and of the
+//! tenant are the very ones it was found out from, so a revocation is in force with the next
+//! request.
+//!
+//! Failed attempts are not slowed down: a key has 192 random bits, and a text that has not the
+//! form of a key or token is refused before anything is looked up.
+
+mod bootstrap;
+mod cache;
+mod caller;
+mod quota;
+mod secret;
+mod shopper;
+mod tenant;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use kernel::TenantId;
+use node::{Node, View};
+use tenants::{KeyHash, KeyId, KeyRow, Record, Scope, Scopes};
+
+pub use bootstrap::{BootstrapError, DevAddressError, bootstrap, check_dev_address};
+pub use caller::{Caller, Visitor};
+pub use secret::KeySecret;
+pub(crate) use secret::{key_id_text, new_key_id, parse_key_id};
+pub use shopper::ShopperKeyError;
+pub(crate) use shopper::Verifier;
+pub(crate) use tenant::Tenant;
+
+use cache::Cache;
+use shopper::{TOKEN_BYTES_MAX, TokenError};
+use tenant::{JwksFiles, TenantBoard};
+
+use crate::problem::{Problem, ProblemKind};
+
+/// How callers are told apart.
+#[derive(Clone, Debug)]
+pub struct AuthOptions {
+    /// By how much the clocks of whoever signs tokens may differ from ours.
+    pub leeway_seconds: u64,
+    /// JWKS documents by the name of the tenant whose shoppers they verify, for tenants that have
+    /// not been given shopper keys over the API. Read at the start.
+    pub jwks_files: BTreeMap<String, PathBuf>,
+}
+
+impl Default for AuthOptions {
+    fn default() -> AuthOptions {
+        AuthOptions { leeway_seconds: 60, jwks_files: BTreeMap::new() }
+    }
+}
+
+/// Why authentication cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// A JWKS file cannot be read.
+    #[error("the JWKS file {path}: {source}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A JWKS file holds no keys.
+    #[error("the JWKS file {path}: {source}")]
+    NotKeys {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ShopperKeyError,
+    },
+}
+
+/// Tells callers apart. Cheap to clone.
+#[derive(Clone)]
+pub struct Auth(Arc<Inner>);
+
+struct Inner {
+    node: Node,
+    leeway_s: u64,
+    tenants: TenantBoard,
+    known: Cache<Known>,
+    /// The zero of the rate buckets' clock.
+    started: Instant,
+}
+
+/// What a credential turned out to be.
+struct Known {
+    identity: Identity,
+    tenant: Arc<Tenant>,
+    /// The key's view, by its key, as it was; `None` for tokens.
+    key_view: Option<(Vec<u8>, u64)>,
+    /// When it ceases to be good.
+    expires_at_ms: Option<u64>,
+}
+
+/// Who it is, apart from the tenant.
+#[derive(Clone)]
+enum Identity {
+    Program { id: KeyId, scopes: Scopes },
+    Shopper { user: Arc<str> },
+    Developer,
+}
+
+impl Identity {
+    fn scopes(&self) -> Scopes {
+        match self {
+            Identity::Program { scopes, .. } => *scopes,
+            Identity::Shopper { .. } => Scopes::NONE.with(Scope::Storefront),
+            Identity::Developer => Scopes::ALL,
+        }
+    }
+}
+
+fn unauthenticated(why: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
+    ProblemKind::Unauthenticated.because(why)
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Auth {
+    /// Callers of this node, with the usual options.
+    #[must_use]
+    pub fn new(node: Node) -> Auth {
+        Auth::with_options(node, &AuthOptions::default()).expect("no file is read")
+    }
+
+    /// Callers of this node.
+    ///
+    /// # Errors
+    /// [`AuthError`] when a JWKS file of the options cannot be used.
+    pub fn with_options(node: Node, options: &AuthOptions) -> Result<Auth, AuthError> {
+        let files = JwksFiles::read(&options.jwks_files)?;
+        Ok(Auth(Arc::new(Inner {
+            node,
+            leeway_s: options.leeway_seconds,
+            tenants: TenantBoard::new(files),
+            known: Cache::default(),
+            started: Instant::now(),
+        })))
+    }
+
+    /// The node that knows the keys.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.0.node
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn view(&self, key: &[u8]) -> Option<Arc<View>> {
+        self.0.node.view(tenants::place(), tenants::ID, key)
+    }
+
+    async fn view_or_row(&self, key: Vec<u8>) -> Result<Option<Arc<View>>, Problem> {
+        Ok(self.0.node.view_or_row(tenants::place(), tenants::ID, &key.clone(), key).await?)
+    }
+
+    /// A tenant that is there.
+    pub(crate) async fn tenant(&self, id: TenantId) -> Result<Option<Arc<Tenant>>, Problem> {
+        let view = self.view_or_row(tenants::tenant_view(id)).await?;
+        Ok(view.and_then(|view| self.0.tenants.see(id, &view)))
+    }
+
+    /// The tenant of a name that is there.
+    pub(crate) async fn tenant_named(&self, name: &str) -> Result<Option<Arc<Tenant>>, Problem> {
+        let Some(view) = self.view_or_row(tenants::name_view(name)).await? else { return Ok(None) };
+        match tenants::NameRow::decode(&view.value) {
+            Ok(tenants::NameRow::Taken(id)) => self.tenant(id).await,
+            Ok(tenants::NameRow::Free) => Ok(None),
+            Err(error) => Err(ProblemKind::Internal.because(error.to_string())),
+        }
+    }
+
+    /// Who shows these headers. `None` when they show nothing.
+    async fn identify(
+        &self,
+        headers: &HeaderMap,
+        dev: bool,
+    ) -> Result<Option<Arc<Known>>, Problem> {
+        let Some(token) = bearer(headers)? else {
+            return if dev { self.developer().await.map(Some) } else { Ok(None) };
+        };
+        let is_key = secret::is_key(token);
+        if !is_key && (token.len() > TOKEN_BYTES_MAX || token.matches('.').count() != 2) {
+            return Err(unauthenticated("this is neither a key nor a token"));
+        }
+        let tenant_name = if is_key { None } else { named_tenant(headers)? };
+        let hash = match tenant_name {
+            // The same token may be good for one tenant and not for another.
+            Some(name) => secret::hash(&[token.as_bytes(), b"\0", name.as_bytes()].concat()),
+            None => secret::hash(token.as_bytes()),
+        };
+        if let Some(known) = self.0.known.get(&hash) {
+            if self.still_holds(&known) {
+                return Ok(Some(known));
+            }
+            self.0.known.remove(&hash);
+        }
+        let known = Arc::new(if is_key {
+            self.program(&hash).await?
+        } else {
+            self.shopper(token, tenant_name).await?
+        });
+        self.0.known.put(hash, Arc::clone(&known));
+        Ok(Some(known))
+    }
+
+    fn still_holds(&self, known: &Known) -> bool {
+        let unchanged = |key: &[u8], etag| self.view(key).is_some_and(|view| view.etag == etag);
+        known.key_view.as_ref().is_none_or(|(key, etag)| unchanged(key, *etag))
+            && unchanged(&known.tenant.view_key, known.tenant.etag)
+            && known.expires_at_ms.is_none_or(|at_ms| now_ms() < at_ms)
+    }
+
+    async fn program(&self, hash: &KeyHash) -> Result<Known, Problem> {
+        let view_key = tenants::key_view(hash);
+        let Some(view) = self.view_or_row(view_key.clone()).await? else {
+            return Err(unauthenticated("the key is not known"));
+        };
+        let record = match KeyRow::decode(&view.value) {
+            Ok(KeyRow::Live(record)) => record,
+            Ok(KeyRow::Revoked { .. }) => return Err(unauthenticated("the key has been revoked")),
+            Err(error) => return Err(ProblemKind::Internal.because(error.to_string())),
+        };
+        if record.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms()) {
+            return Err(unauthenticated("the key has expired"));
+        }
+        let Some(tenant) = self.tenant(record.tenant).await? else {
+            return Err(unauthenticated("the key's tenant has been deleted"));
+        };
+        Ok(Known {
+            identity: Identity::Program { id: record.id, scopes: record.scopes },
+            tenant,
+            key_view: Some((view_key, view.etag)),
+            expires_at_ms: record.expires_at_ms,
+        })
+    }
+
+    /// The header names the tenant, or the token's `tenant` does; else it is `default`. What both
+    /// name must be the same.
+    async fn shopper(&self, token: &str, named: Option<&str>) -> Result<Known, Problem> {
+        let refuse = |error: TokenError| unauthenticated(error.to_string());
+        let claimed = shopper::claimed_tenant(token).map_err(refuse)?;
+        if let (Some(named), Some(claimed)) = (named, &claimed)
+            && named != claimed
+        {
+            return Err(unauthenticated("X-Tenant and the token's tenant are not the same"));
+        }
+        let name = named.or(claimed.as_deref()).unwrap_or(tenants::DEFAULT_NAME);
+        // An unknown tenant is told as one without keys is: names are not for strangers to find.
+        let wrong_key = || refuse(TokenError::WrongKey);
+        let tenant = match tenants::is_tenant_name(name) {
+            true => self.tenant_named(name).await?.ok_or_else(wrong_key)?,
+            false => return Err(wrong_key()),
+        };
+        let verifier = tenant.verifier.as_ref().ok_or_else(wrong_key)?;
+        let shopper = verifier.verify(token, now_ms() / 1000, self.0.leeway_s).map_err(refuse)?;
+        let good_until_s = shopper.expires_at_s.saturating_add(self.0.leeway_s);
+        Ok(Known {
+            identity: Identity::Shopper { user: shopper.user.into() },
+            tenant,
+            key_view: None,
+            expires_at_ms: Some(good_until_s.saturating_mul(1000)),
+        })
+    }
+
+    async fn developer(&self) -> Result<Arc<Known>, Problem> {
+        let tenant = self.tenant(tenants::DEFAULT_TENANT).await?;
+        Ok(Arc::new(Known {
+            identity: Identity::Developer,
+            tenant: tenant.unwrap_or_else(|| self.0.tenants.default_before_bootstrap()),
+            key_view: None,
+            expires_at_ms: None,
+        }))
+    }
+}
+
+/// The bearer token, if there is an `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let refuse = || unauthenticated("Authorization must be there once, as: Bearer KEY-OR-TOKEN");
+    if given.next().is_some() {
+        return Err(refuse());
+    }
+    let (scheme, token) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(refuse)?;
+    let token = token.trim();
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(refuse());
+    }
+    Ok(Some(token))
+}
+
+/// The tenant that `X-Tenant` names, if it is there.
+fn named_tenant(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get("x-tenant") else { return Ok(None) };
+    match value.to_str() {
+        Ok(name) if tenants::is_tenant_name(name) => Ok(Some(name)),
+        _ => Err(ProblemKind::InvalidHeader.because("X-Tenant is not the name of a tenant")),
+    }
+}

@@ -1,0 +1,15 @@
+//! The edge from outside, over real sockets.
+//!
+//! Nothing here sleeps to wait: a test reads until the server closes the connection, and a
+//! watch over the whole exchange turns a server that never does into a failure.
+
+mod bad_body;
+mod bad_head;
+mod harness;
+mod http2;
+mod lists;
+mod shutdown;
+mod slow;
+mod system;
+mod telemetry;
+mod tls;

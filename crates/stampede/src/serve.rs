@@ -1,0 +1,101 @@
+//! `stampede serve`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use http_edge::auth::Auth;
+use http_edge::telemetry::otlp::{OtlpOptions, Tracer};
+use http_edge::tls::Tls;
+use http_edge::{Edge, ServerOptions, telemetry};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use node::{Node, OnProgress};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{ServeConfig, ServeFlags};
+
+/// Replay that is over sooner needs no bar.
+const BAR_AFTER: Duration = Duration::from_millis(500);
+/// The share of traces that begin here and are exported.
+const TRACE_SAMPLE: f64 = 0.01;
+
+pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
+    let mut config = flags.resolve()?;
+    telemetry::logs::init(&config.log)?;
+    telemetry::metrics::install();
+    let bars = MultiProgress::new();
+    if std::io::stderr().is_terminal() {
+        config.node.on_progress = progress(bars.clone());
+    }
+    let node = Node::start(config.node.clone())?;
+    bars.clear().ok();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(config, node))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
+    let admin_key = http_edge::auth::bootstrap(&node).await?;
+    let tls = match config.tls {
+        Some((cert, key)) => Some(Arc::new(Tls::load(cert, key)?)),
+        None => None,
+    };
+    let mut edge = Edge::new(node.clone());
+    edge.auth = Auth::with_options(node.clone(), &config.auth)?;
+    edge.dev = config.dev;
+    if let Some(url) = config.otlp {
+        edge.tracer = Some(Tracer::start(&OtlpOptions { url, sample: TRACE_SAMPLE })?);
+    }
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    if let Some(key) = admin_key {
+        println!("admin key, shown this once: {key}");
+    }
+    println!("stampede is ready on {scheme}://{address}");
+    std::io::stdout().flush().ok();
+    let app = http_edge::app(Arc::new(edge));
+    http_edge::serve(listener, app, ServerOptions { tls }, asked_to_stop()).await;
+    node.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Resolves on the first SIGTERM or SIGINT.
+async fn asked_to_stop() {
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: no new connections, finishing what is under way");
+}
+
+/// A bar for each shard whose replay takes long enough to be waited for.
+fn progress(bars: MultiProgress) -> OnProgress {
+    let started = Instant::now();
+    let by_shard = std::sync::Mutex::new(BTreeMap::<u16, ProgressBar>::new());
+    Arc::new(move |shard, progress| {
+        if started.elapsed() < BAR_AFTER {
+            return;
+        }
+        let mut by_shard = by_shard.lock().expect("nothing panics with it held");
+        let bar = by_shard.entry(shard.0).or_insert_with(|| {
+            let template = "shard {msg} replay {bar:30} {pos}/{len} entries, {eta} left";
+            let style = ProgressStyle::with_template(template).expect("a template that is tested");
+            bars.add(ProgressBar::new(progress.last.0).with_style(style))
+                .with_message(shard.to_string())
+        });
+        bar.set_position(progress.at.0);
+    })
+}
