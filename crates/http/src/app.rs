@@ -162,7 +162,8 @@ impl App {
 /// a second one in its body.
 fn misleading(conn: &Conn, request: &Request<Incoming>) -> Option<&'static str> {
     let target = request.uri().path();
-    if !target.starts_with('/') && !(request.method() == Method::OPTIONS && target == "*") {
+    let whole_server = request.method() == Method::OPTIONS && target == "*";
+    if !target.starts_with('/') && !whole_server {
         return Some("the request's target must begin with a slash");
     }
     let coding = request.headers().get(TRANSFER_ENCODING)?;

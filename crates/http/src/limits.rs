@@ -42,6 +42,8 @@ impl Default for Limits {
 
 /// Bytes of all headers of a request.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// As [`HEAD_BYTES_MAX`], for HTTP/2.
+pub const H2_HEAD_BYTES_MAX: u32 = 64 << 10;
 /// Headers of a request.
 pub const HEADER_COUNT_MAX: usize = 100;
 /// Bytes of path and query.

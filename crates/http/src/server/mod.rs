@@ -124,7 +124,7 @@ fn http() -> Builder<TokioExecutor> {
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits::H2_STREAMS_MAX)
-        .max_header_list_size(limits::HEAD_BYTES_MAX as u32)
+        .max_header_list_size(limits::H2_HEAD_BYTES_MAX)
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
     http
