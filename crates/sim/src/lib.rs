@@ -1,0 +1,45 @@
+//! The simulator: shards, their disks, the clock, the clients and the network in one thread, all
+//! of it decided by one seed.
+//!
+//! ```text
+//!   clients ── calls, twice, reordered ──▶ inbox ──▶ Shard ──▶ SimLog on SimDisk   crash, tear,
+//!   post ───── letters, lost, twice ─────▶              │                          fail, full
+//!   executors ◀─ effects ── rows ◀──────────────────────┘──▶ SimBase               full, fail
+//!                                                       │
+//!                       naive kernel + model ◀── entry ─┘   compared after every entry
+//! ```
+//!
+//! The shard, its machines and the log are the ones that serve; only the disk, the store beneath
+//! the rows, the clock and the people are simulated. A run has two phases: first with faults,
+//! then healing, in which everything pending must come to its end.
+//!
+//! Invariants that every run checks:
+//! - What was answered is in the log after every crash; what was refused as not written is not.
+//! - What is unknown is settled by the log that is opened again.
+//! - After every entry, and after every opening, each machine's state is that of its model after
+//!   exactly the entries in the log; replies and effects too.
+//! - A replay from zero, a replay from the last checkpoint and the living shard have the same rows.
+//! - The same seed gives the same trace, to the byte.
+//!
+//! A new machine needs a [`Subject`](subject::Subject) and a [`Model`](subject::Model), in
+//! `models/`, and its name in [`Choice`].
+
+pub mod base;
+mod cli;
+mod common;
+mod explore;
+pub mod models;
+pub mod naive;
+mod options;
+pub mod probe;
+pub mod random;
+mod report;
+mod seat;
+pub mod subject;
+mod tap;
+mod world;
+
+pub use cli::{Arguments, cli};
+pub use explore::{Summary, explore, run};
+pub use options::{Choice, Options, Parts, UnknownMachine};
+pub use report::{Failure, Report};

@@ -1,0 +1,5 @@
+//! The machines under test: what is asked of each, and the plain model it is compared with.
+
+pub mod probe;
+pub mod recents;
+pub mod tenants;

@@ -1,0 +1,156 @@
+//! Opening a shard after a crash, and what must then be true.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use journal::disk::Faults;
+use journal::{Event, EventSink, Kind, Log, OpenError, Record, SimLog};
+use kernel::Index;
+use kernel::machine::Output;
+use parking_lot::Mutex;
+use shard::Shard;
+
+use super::{Live, Seat};
+use crate::common::Common;
+use crate::subject::{Difference, same};
+use crate::tap::{Taken, Tap};
+
+const FOLDER: &str = "/log";
+
+impl Seat {
+    /// Opens the shard. False when a fault of the disk prevented it; then it may be tried again.
+    pub(crate) fn open(&mut self, common: &mut Common) -> Result<bool, Difference> {
+        let shard = self.place.shard;
+        if common.mishap(150) {
+            self.set_open_fault(common);
+        }
+        let events: Arc<Mutex<VecDeque<Event>>> = Arc::default();
+        let heard = Arc::clone(&events);
+        let sink: EventSink = Arc::new(move |event| heard.lock().push_back(event));
+        let opened =
+            SimLog::open(&self.disk, Path::new(FOLDER), &self.log_options, Arc::clone(&sink));
+        let (log, handle) = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::Io { doing, source }) if self.disk_faulty || self.disk_full => {
+                common.note(format!("{shard} cannot be opened: cannot {doing}: {source}"));
+                self.after_failed_open(common);
+                return Ok(false);
+            }
+            Err(error) => return Err(format!("opening the log of shard {shard}: {error}")),
+        };
+        self.disk.set_faults(Faults::default());
+        self.disk_faulty = false;
+        common.note(format!(
+            "{shard} opens its log: {} to {}, epoch {}",
+            log.first_index(),
+            log.next_index(),
+            log.epoch()
+        ));
+        self.read_log(&log, common)?;
+        let taken = Taken::default();
+        let epoch = log.epoch();
+        let log = Tap { log: Box::new(log), taken: Arc::clone(&taken) };
+        let log = (common.options.parts.log)(Box::new(log), sink);
+        let base = (common.options.parts.base)(self.base.clone());
+        let machines = common.machines();
+        let opened =
+            Shard::open(self.place, log, base, machines, &mut |_| ControlFlow::Continue(()));
+        let opened = opened.map_err(|error| format!("opening shard {shard}: {error}"))?;
+        same("applied after opening", &self.known(), &opened.shard.applied())?;
+        self.live = Some(Live {
+            shard: opened.shard,
+            handle,
+            epoch,
+            events,
+            taken,
+            in_flight: VecDeque::new(),
+            checkpoint: None,
+            lost: false,
+        });
+        common.report.opens += 1;
+        self.taken.clear();
+        self.views.clear();
+        self.usage.clear();
+        let effects = opened.outputs.iter().any(|output| matches!(output, Output::Effect(_)));
+        self.publish(opened.outputs);
+        self.check(true, common)?;
+        same("effects asked for again", &self.naive.has_effects(), &effects)?;
+        Ok(true)
+    }
+
+    fn set_open_fault(&mut self, common: &mut Common) {
+        let count = Some(common.random.below(12));
+        let (kind, faults) = match common.random.below(4) {
+            0 => ("open: write fails", Faults { write_in: count, ..Faults::default() }),
+            1 => ("open: sync fails", Faults { sync_in: count, ..Faults::default() }),
+            _ => ("open: power lost", Faults { power_lost_in: count, ..Faults::default() }),
+        };
+        common.report.fault(kind);
+        common.note(format!("{} {kind} in {count:?}", self.place.shard));
+        self.disk.set_faults(faults);
+        self.disk_faulty = true;
+    }
+
+    fn after_failed_open(&mut self, common: &mut Common) {
+        let seed = common.random.next();
+        match common.random.below(3) {
+            0 => self.disk.restart(),
+            _ => self.disk.crash(seed),
+        }
+        self.disk_faulty = false;
+        common.report.crashes += 1;
+    }
+
+    fn known(&self) -> Index {
+        Index(self.history.len() as u64)
+    }
+
+    /// What the log says is the truth. It must hold everything it said was durable, and nothing
+    /// that it did not take.
+    fn read_log(&mut self, log: &dyn Log, common: &mut Common) -> Result<(), Difference> {
+        let mut records = Vec::new();
+        let read = log.replay(log.first_index(), &mut |record| {
+            records.push(record);
+            true
+        });
+        read.map_err(|error| format!("reading the log: {error}"))?;
+        let last = records.last().ok_or("the log has no barrier")?;
+        same("last record", &(Kind::Barrier, log.epoch()), &(last.kind, last.epoch))?;
+        let mut next = log.first_index();
+        for record in records {
+            same("index in the log", &next, &record.index)?;
+            next = next.next();
+            self.settle(record, common)?;
+        }
+        same("next index", &log.next_index(), &next)?;
+        let known = self.known();
+        if known < self.durable {
+            return Err(format!(
+                "entry {} was said to be durable, and the log ends with {known}",
+                self.durable
+            ));
+        }
+        self.durable = known;
+        Ok(())
+    }
+
+    /// One record of a log that was opened again.
+    fn settle(&mut self, record: Record, common: &mut Common) -> Result<(), Difference> {
+        let at = usize::try_from(record.index.0 - 1).expect("a small number");
+        if let Some(known) = self.history.get(at) {
+            return same("record that is known", known, &record);
+        }
+        if record.kind == Kind::Data {
+            let taken = self.taken.get(&record.index);
+            same("record that was in flight", &taken, &Some(&record.payload))?;
+            common.note(format!("{} finds entry {}", self.place.shard, record.index));
+        }
+        let before = self.history.last().map_or(0, |record| record.epoch.0);
+        if record.epoch.0 < before {
+            return Err(format!("epoch {} after {before}", record.epoch));
+        }
+        self.learn(record, common).map(|_| ())
+    }
+}

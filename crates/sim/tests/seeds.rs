@@ -1,0 +1,43 @@
+//! A few seeds of every machine; `stampede sim --runs N` runs many.
+
+use sim::{Choice, Options, explore, run};
+
+fn check(choice: Choice, runs: u64) {
+    let options = Options { choice, steps: 600, ..Options::default() };
+    let summary = explore(runs, 1, &options, &|_| {});
+    if let Some(failure) = summary.failures.first() {
+        panic!("{failure}");
+    }
+    assert_eq!(summary.report.runs, runs);
+    assert!(summary.report.faults_count() > runs, "{}", summary.report);
+}
+
+#[test]
+fn recents_are_as_their_model() {
+    check(Choice::Recents, 16);
+}
+
+#[test]
+fn the_kernel_keeps_its_promises_to_the_probe() {
+    check(Choice::Probe, 16);
+}
+
+#[test]
+fn tenants_are_as_their_model() {
+    check(Choice::Tenants, 12);
+}
+
+#[test]
+fn machines_share_a_shard() {
+    check(Choice::All, 16);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let options = Options { steps: 400, ..Options::default() };
+    for seed in 100..108 {
+        let first = run(seed, &options).unwrap();
+        let second = run(seed, &options).unwrap();
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
