@@ -26,6 +26,8 @@ mod quota;
 mod secret;
 mod shopper;
 mod tenant;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

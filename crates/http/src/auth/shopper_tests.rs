@@ -55,6 +55,11 @@ pub(in crate::auth) fn es256_token(claims: &Value) -> String {
     sign(Algorithm::ES256, None, claims, &signing(ES256_PRIVATE, Algorithm::ES256))
 }
 
+/// The document that verifies [`es256_token`].
+pub(in crate::auth) fn es256_jwks() -> String {
+    json!({ "keys": [jwk(ES256_PRIVATE, Algorithm::ES256, None)] }).to_string()
+}
+
 /// A token whose HMAC has the public key, which everybody has, as its secret.
 pub(in crate::auth) fn confused_token(claims: &Value) -> String {
     let key = EncodingKey::from_secret(ES256_PUBLIC.as_bytes());

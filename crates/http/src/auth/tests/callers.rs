@@ -319,3 +319,33 @@ async fn a_restart_forgets_nothing_and_bootstraps_once() {
     );
     world.node.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_jwks_file_serves_tenants_without_keys_of_their_own() {
+    let mut world = World::new().await;
+    let path = world.folder.path().join("jwks.json");
+    let options = |path: &std::path::Path| {
+        let jwks_files = [(SHOP.to_owned(), path.to_owned())].into();
+        Auth::with_options(world.node.clone(), &AuthOptions { jwks_files, ..Default::default() })
+    };
+    assert!(matches!(options(&path), Err(AuthError::Unreadable { .. })));
+    std::fs::write(&path, r#"{"keys": []}"#).expect("a file");
+    assert!(matches!(options(&path), Err(AuthError::NotKeys { .. })));
+    std::fs::write(&path, tokens::es256_jwks()).expect("a file");
+    let mut edge = Edge::new(world.node.clone());
+    edge.auth = options(&path).expect("a good file");
+    world.app = App::with_routes(Arc::new(edge), vec![probes(), crate::routes::tenants::routes()]);
+    let token = |tenant: &str| {
+        let exp = now_ms() / 1000 + 600;
+        tokens::es256_token(&json!({ "sub": "ada", "exp": exp, "tenant": tenant }))
+    };
+    assert_eq!(world.get(&token(SHOP), "/probe/both").await.json["user"], "ada");
+    let other = world.get(&token("default"), "/probe/both").await;
+    assert!(other.is_problem(401, "unauthenticated"));
+    // Keys given over the API take its place.
+    let secret = String::from_utf8_lossy(tokens::SECRET);
+    let keys = json!({ "hs256": { "secret": secret } });
+    let path = "/v1/tenants/shop/shopper-keys";
+    world.send(Method::PUT, &world.shop_admin, path, &keys).await;
+    assert!(world.get(&token(SHOP), "/probe/both").await.is_problem(401, "unauthenticated"));
+}
