@@ -34,8 +34,9 @@ pub const IDEMPOTENCY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Unique numbers that one entry can give out: its index is shifted by this.
 pub const UNIQUE_BITS: u32 = 24;
 
-/// Entries in flight to the log, at most.
-pub const ENTRIES_IN_FLIGHT_MAX: usize = 4;
+/// Entries in flight to the log, at most: one being synced, one on its way. More would only be
+/// smaller.
+pub const ENTRIES_IN_FLIGHT_MAX: usize = 2;
 
 /// Active rows in memory at which a checkpoint starts.
 pub const CHECKPOINT_BYTES: usize = 64 << 20;

@@ -194,3 +194,93 @@ impl<T, N> Inbox<T, N> {
         state.closed && state.len == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use kernel::{Envelope, MachineId};
+
+    use super::*;
+
+    fn request(tenant: u32, ticket: u32) -> Request<u32> {
+        let envelope = Envelope {
+            machine: MachineId(3),
+            tenant: TenantId(tenant),
+            idempotency: None,
+            command: Bytes::from_static(b"command"),
+        };
+        Request { envelope, ticket }
+    }
+
+    fn inbox() -> Inbox<u32, ()> {
+        Inbox::new()
+    }
+
+    fn push_until_full(inbox: &Inbox<u32, ()>, tenant: u32) -> usize {
+        (0..).take_while(|n| inbox.push(request(tenant, *n)).is_ok()).count()
+    }
+
+    fn taken(inbox: &Inbox<u32, ()>) -> Vec<(u32, u32)> {
+        let batch = inbox.take();
+        batch.into_iter().map(|r| (r.envelope.tenant.0, r.ticket)).collect()
+    }
+
+    #[test]
+    fn tenants_take_turns_and_each_keeps_its_order() {
+        let inbox = inbox();
+        for (tenant, ticket) in [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1)] {
+            inbox.push(request(tenant, ticket)).expect("there is room");
+        }
+        assert_eq!(taken(&inbox), [(1, 0), (2, 0), (3, 0), (1, 1), (3, 1), (1, 2)]);
+        assert_eq!(inbox.len(), 0);
+    }
+
+    #[test]
+    fn flood_of_one_tenant_leaves_room_for_the_next() {
+        let inbox = inbox();
+        assert_eq!(push_until_full(&inbox, 1), INBOX_REQUESTS_MAX / 2);
+        let second = push_until_full(&inbox, 2);
+        assert!((INBOX_REQUESTS_MAX / 5..INBOX_REQUESTS_MAX / 3).contains(&second), "{second}");
+        assert!(push_until_full(&inbox, 3) > 0, "a third finds room");
+    }
+
+    #[test]
+    fn flood_of_one_tenant_delays_another_by_its_share_only() {
+        let inbox = inbox();
+        push_until_full(&inbox, 1);
+        inbox.push(request(2, 7)).expect("there is room");
+        assert!(taken(&inbox).iter().position(|r| *r == (2, 7)).is_some_and(|at| at <= 1));
+    }
+
+    #[test]
+    fn system_commands_are_not_refused_by_a_crowd() {
+        let inbox = inbox();
+        for tenant in 1..40 {
+            push_until_full(&inbox, tenant);
+        }
+        inbox.push(request(0, 1)).expect("the system always finds room");
+    }
+
+    #[test]
+    fn requests_put_back_come_out_first_and_in_order() {
+        let inbox = inbox();
+        for ticket in 0..3 {
+            inbox.push(request(1, ticket)).expect("there is room");
+        }
+        let batch = inbox.take();
+        inbox.push(request(1, 3)).expect("there is room");
+        inbox.put_back(batch);
+        assert_eq!(taken(&inbox), [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    }
+
+    #[test]
+    fn closed_inbox_refuses_and_still_gives_what_it_has() {
+        let inbox = inbox();
+        inbox.push(request(1, 0)).expect("there is room");
+        inbox.close();
+        assert_eq!(inbox.push(request(1, 1)).err().map(|(e, _)| e), Some(PushError::Closed));
+        assert!(!inbox.is_closed_and_empty());
+        assert_eq!(taken(&inbox), [(1, 0)]);
+        assert!(inbox.is_closed_and_empty());
+    }
+}

@@ -140,6 +140,9 @@ impl Runner {
             if self.shard.stopped().is_some() {
                 self.refuse_everything();
             } else {
+                // Not a linger: with a core to spare this comes back at once. With none, whoever
+                // is about to push a request goes first, and one sync serves more of them.
+                std::thread::yield_now();
                 self.append();
                 self.load_timers();
                 self.checkpoint();

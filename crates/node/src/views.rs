@@ -169,3 +169,83 @@ impl Segment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: usize) -> Bytes {
+        Bytes::from(format!("key {n}"))
+    }
+
+    fn value(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn shown(views: &Views, key: &Bytes) -> Option<Bytes> {
+        views.get(key).map(|view| view.value.clone())
+    }
+
+    #[test]
+    fn slow_reader_does_not_put_an_old_value_over_a_new_one() {
+        let views = Views::new(1 << 20, 0);
+        let gap = views.gap(&key(1));
+        views.publish(key(1), Some(value("new")));
+        assert_eq!(views.fill(key(1), value("old"), gap).value, "new");
+        assert_eq!(shown(&views, &key(1)), Some(value("new")));
+    }
+
+    #[test]
+    fn slow_reader_does_not_put_an_old_value_where_a_new_one_came_and_went() {
+        let views = Views::new(1 << 20, 0);
+        let gap = views.gap(&key(1));
+        views.publish(key(1), Some(value("new")));
+        views.publish(key(1), None);
+        views.fill(key(1), value("old"), gap);
+        assert_eq!(shown(&views, &key(1)), None, "the next reader reads the row again");
+    }
+
+    #[test]
+    fn reader_fills_a_gap_and_the_next_finds_it() {
+        let views = Views::new(1 << 20, 0);
+        let gap = views.gap(&key(1));
+        views.fill(key(1), value("row"), gap);
+        assert_eq!(shown(&views, &key(1)), Some(value("row")));
+    }
+
+    #[test]
+    fn memory_stays_within_its_bound_and_what_is_read_stays_longest() {
+        let bytes_max = 64 * 4096;
+        let views = Views::new(bytes_max, 0);
+        views.publish(key(0), Some(value("read all the time")));
+        for n in 1..5000 {
+            views.publish(key(n), Some(value("written once")));
+            assert!(views.get(&key(0)).is_some(), "lost at {n}");
+        }
+        assert!(views.bytes() <= bytes_max, "{}", views.bytes());
+    }
+
+    #[test]
+    fn each_value_has_its_own_tag_and_is_rendered_once() {
+        let views = Views::new(1 << 20, 0);
+        views.publish(key(1), Some(value("a")));
+        let first = views.get(&key(1)).expect("published");
+        views.publish(key(1), Some(value("b")));
+        let second = views.get(&key(1)).expect("published");
+        assert_ne!(first.etag, second.etag);
+        assert_eq!(second.rendered(|_| value("once")), "once");
+        assert_eq!(second.rendered(|_| value("twice")), "once");
+    }
+
+    #[test]
+    fn keys_that_come_and_go_do_not_pile_up() {
+        let views = Views::new(1 << 20, 0);
+        for _ in 0..10_000 {
+            views.publish(key(1), Some(value("a")));
+            views.publish(key(1), None);
+        }
+        let queued: usize = views.segments.iter().map(|s| s.read().queue.len()).sum();
+        assert!(queued <= 128, "{queued}");
+        assert_eq!(views.bytes(), 0);
+    }
+}

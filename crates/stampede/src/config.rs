@@ -14,6 +14,9 @@ use http_edge::telemetry::logs::{LogFormat, LogOptions};
 use node::NodeConfig;
 use serde::Deserialize;
 
+/// The row store tells of every checkpoint and compaction; that is for finding its bugs.
+const LOG_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
+
 /// What was written, on the command line, in the environment or in the file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -40,7 +43,7 @@ pub(crate) struct ServeFlags {
     /// The key of the first certificate, as PEM
     #[arg(long, env = "STAMPEDE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// What to log: info, or by module: info,http_edge=debug [default: info]
+    /// What to log: info, or by module: info,http_edge=debug [default: info,fjall=warn,lsm_tree=warn]
     #[arg(long, env = "STAMPEDE_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How log lines look [default: auto, which is text on a terminal and JSON otherwise]
@@ -118,7 +121,7 @@ impl ServeFlags {
             Some(Format::Json) => LogFormat::Json,
             Some(Format::Text) => LogFormat::Text,
         };
-        let filter = flags.log.unwrap_or_else(|| LogOptions::default().filter);
+        let filter = flags.log.unwrap_or_else(|| LOG_DEFAULT.to_owned());
         let node = NodeConfig {
             data_dir: flags.data.unwrap_or(defaults.data_dir.clone()),
             shards: flags.shards,

@@ -67,12 +67,8 @@ fn line(log: &Path, shard: u16, entry: &EntryReport) -> anyhow::Result<Value> {
 
 fn command(envelope: &Envelope) -> Value {
     let (machine, meaning) = match envelope.machine {
-        KERNEL => {
-            ("kernel".to_owned(), shown(MailCommand::decode(envelope.command.clone())))
-        }
-        tenants::ID => {
-            ("tenants".to_owned(), shown(tenants::Command::decode(&envelope.command)))
-        }
+        KERNEL => ("kernel".to_owned(), shown(MailCommand::decode(envelope.command.clone()))),
+        tenants::ID => ("tenants".to_owned(), shown(tenants::Command::decode(&envelope.command))),
         recents::MACHINE => {
             ("recents".to_owned(), shown(recents::Command::decode(&envelope.command)))
         }

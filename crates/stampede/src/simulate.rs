@@ -3,24 +3,34 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use sim::{Arguments, Choice};
 
 #[derive(Args)]
 pub(crate) struct SimFlags {
-    /// The seed to run, or the first of several [default: 1]
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Which machine to put under test: recents, tenants, probe or all
-    #[arg(long, default_value = "all")]
-    machine: String,
-    /// How many seeds to run
-    #[arg(long, default_value_t = 1)]
-    runs: u64,
-    /// Steps of each run
+    /// The seed to run; with --runs, the first of them
     #[arg(long)]
-    steps: Option<u64>,
+    seed: Option<u64>,
+    /// The machine under test: recents, tenants, probe, or all in turn
+    #[arg(long, default_value = "all")]
+    machine: Choice,
+    /// How many seeds to run [default: 1 with --seed, 1000 without]
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Steps with faults in each run
+    #[arg(long, default_value_t = Arguments::default().steps)]
+    steps: u64,
 }
 
 pub(crate) fn run(flags: &SimFlags) -> anyhow::Result<ExitCode> {
-    let _ = (flags.seed, &flags.machine, flags.runs, flags.steps);
-    anyhow::bail!("the simulator is not built in yet")
+    let &SimFlags { seed, machine, runs, steps } = flags;
+    let defaults = Arguments::default();
+    let arguments = Arguments {
+        seed: if runs.is_none() { seed } else { None },
+        first_seed: seed.unwrap_or(defaults.first_seed),
+        runs: runs.unwrap_or(defaults.runs),
+        machine,
+        steps,
+    };
+    let code = sim::cli(&arguments, &mut std::io::stdout())?;
+    Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
