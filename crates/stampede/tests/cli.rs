@@ -1,0 +1,262 @@
+//! The binary as a user runs it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn stampede() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stampede"));
+    command.env("STAMPEDE_LOG", "warn");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A server on a port of its own; killed when dropped.
+struct Server {
+    child: Child,
+    address: String,
+    admin_key: Option<String>,
+}
+
+impl Server {
+    fn start(data: &Path, options: &[&str]) -> Server {
+        Server::start_with(data, options, &[])
+    }
+
+    fn start_with(data: &Path, options: &[&str], variables: &[(&str, &str)]) -> Server {
+        let mut command = stampede();
+        command.envs(variables.iter().copied());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(options);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut admin_key = None;
+        loop {
+            let line = lines.next().expect("it prints a line when ready").expect("text");
+            if let Some(key) = line.strip_prefix("admin key, shown this once: ") {
+                admin_key = Some(key.to_owned());
+            }
+            if let Some(address) = line.strip_prefix("stampede is ready on http://") {
+                return Server { child, address: address.to_owned(), admin_key };
+            }
+        }
+    }
+
+    /// One request on a connection of its own; the status and the body.
+    fn call(&self, method: &str, path: &str, key: Option<&str>, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let key = key.map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{key}\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status, body.to_owned())
+    }
+
+    fn search(&self, user: &str, query: &str) {
+        let body = format!("{{\"q\":\"{query}\"}}");
+        let (status, answer) =
+            self.call("POST", &format!("/v1/users/{user}/searches"), None, &body);
+        assert_eq!(status, 201, "{answer}");
+    }
+
+    fn list(&self, user: &str) -> String {
+        self.call("GET", &format!("/v1/users/{user}/searches"), None, "").1
+    }
+
+    fn terminate(mut self) -> bool {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there");
+        assert!(sent.success());
+        self.child.wait().expect("it ends").success()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended, perhaps.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn run(args: &[&str]) -> Output {
+    stampede().args(args).output().expect("the binary runs")
+}
+
+fn path(dir: &TempDir) -> &str {
+    dir.path().to_str().expect("UTF-8")
+}
+
+#[test]
+fn tour_of_the_readme_shows_what_it_says() {
+    let readme = include_str!("../../../README.md");
+    let tour = readme.split("## Five minutes with curl").nth(1).expect("the tour is there");
+    let tour = tour.split("\n## ").next().expect("it ends");
+    let script: Vec<&str> = tour
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.trim_start_matches("sh\n"))
+        .collect();
+    assert_eq!(script.len(), 2, "two blocks of shell");
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev"]);
+    let script = script
+        .join("\n")
+        .replace("S=http://127.0.0.1:7700", &format!("S=http://{}", server.address));
+    let output = Command::new("bash").args(["-euc", &script]).output().expect("bash is there");
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    for expected in [
+        "\"ready\":true",
+        "{\"items\":[{\"q\":\"FLIGHTS to  paris\"",
+        "\"nextCursor\"",
+        "\"type\":\"invalid-body\"",
+        "unknown field `query`, expected `q`",
+    ] {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
+    }
+    let (status, list) = server.call("GET", "/v1/users/ann/searches", None, "");
+    assert_eq!((status, list.as_str()), (200, "{\"items\":[]}"), "the tour ends with forgetting");
+}
+
+#[test]
+fn writes_survive_kill_and_the_key_of_the_first_start_opens_the_second() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &[]);
+    let key = server.admin_key.clone().expect("the first start prints a key");
+    let (status, _) = server.call("GET", "/v1/users/ann/searches", None, "");
+    assert_eq!(status, 401, "no key, no answer");
+    let body = "{\"q\":\"rome\"}";
+    let (status, _) = server.call("POST", "/v1/users/ann/searches", Some(&key), body);
+    assert_eq!(status, 201);
+    drop(server); // SIGKILL
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(server.admin_key, None, "it is shown once");
+    let (_, list) = server.call("GET", "/v1/users/ann/searches", Some(&key), "");
+    assert!(list.contains("rome"), "{list}");
+}
+
+#[test]
+fn termination_is_graceful_and_leaves_nothing_to_replay() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev", "--shards", "1"]);
+    for n in 0..20 {
+        server.search("ann", &format!("query {n}"));
+    }
+    assert!(server.terminate());
+    let server = Server::start(dir.path(), &["--dev"]);
+    assert!(server.list("ann").contains("query 19"));
+    let check = run(&["check", path(&dir)]);
+    assert!(text(&check.stdout).contains("in use"), "{}", text(&check.stdout));
+}
+
+#[test]
+fn check_and_dump_read_a_folder_and_name_the_damage() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev", "--shards", "1"]);
+    for n in 0..50 {
+        server.search("ann", &format!("query {n}"));
+    }
+    drop(server); // SIGKILL: the entries are still in the log
+    let check = run(&["check", path(&dir)]);
+    let shown = text(&check.stdout);
+    assert!(check.status.success() && shown.ends_with("sound\n"), "{shown}");
+    let dump = text(&run(&["dump", path(&dir)]).stdout);
+    assert!(dump.lines().count() > 50, "an entry a line");
+    assert!(dump.contains("query 7") && dump.contains("\"machine\":\"recents\""), "{dump}");
+    let line = dump.lines().find(|line| line.contains("query 7\"") || line.contains("query 7\\\""));
+    let entry: serde_json::Value = serde_json::from_str(line.expect("it is there")).expect("JSON");
+    let file = dir.path().join("shard-00/log").join(entry["file"].as_str().expect("a file"));
+    let mut bytes = std::fs::read(&file).expect("the segment");
+    let offset = usize::try_from(entry["offset"].as_u64().expect("a number")).expect("small");
+    bytes[offset + 60] ^= 1;
+    std::fs::write(&file, bytes).expect("written");
+    let check = run(&["check", path(&dir)]);
+    let shown = text(&check.stdout);
+    assert!(!check.status.success(), "{shown}");
+    assert!(shown.contains("CORRUPT") && shown.contains(&format!("offset {offset}")), "{shown}");
+    let serve = run(&["serve", "--dev", "--listen", "127.0.0.1:0", "--data", path(&dir)]);
+    let said = text(&serve.stderr);
+    assert!(!serve.status.success() && said.contains(&format!("offset {offset}")), "{said}");
+}
+
+#[test]
+fn folder_that_is_none_is_said_to_be_none() {
+    let dir = folder();
+    let check = run(&["check", path(&dir)]);
+    assert!(!check.status.success());
+    assert!(text(&check.stderr).contains("not a data folder"), "{}", text(&check.stderr));
+}
+
+#[test]
+fn flag_wins_over_variable_and_variable_over_file() {
+    let dir = folder();
+    let file = dir.path().join("stampede.toml");
+    std::fs::write(&file, "recents-keep = 3\nshards = 1\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let kept = |env: Option<&str>, flag: Option<&str>| {
+        let data = folder();
+        let mut options = vec!["--dev", "--config", file];
+        options.extend(flag.iter().flat_map(|keep| ["--recents-keep", keep]));
+        let variables: Vec<_> = env.iter().map(|keep| ("STAMPEDE_RECENTS_KEEP", *keep)).collect();
+        let server = Server::start_with(data.path(), &options, &variables);
+        for n in 0..6 {
+            server.search("ann", &format!("query {n}"));
+        }
+        server.list("ann").matches("query").count()
+    };
+    assert_eq!(kept(None, None), 3);
+    assert_eq!(kept(Some("4"), None), 4);
+    assert_eq!(kept(Some("4"), Some("5")), 5);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_by_name() {
+    let dir = folder();
+    let bad = dir.path().join("bad.toml");
+    std::fs::write(&bad, "recent-keep = 3\n").expect("written");
+    let bad = bad.to_str().expect("UTF-8");
+    for (options, said) in [
+        (&["--dev", "--listen", "0.0.0.0:0"][..], "loopback"),
+        (&["--config", bad][..], "recent-keep"),
+        (&["--shards", "0"][..], "--shards"),
+        (&["--recents-keep", "0"][..], "recents.keep"),
+        (&["--tls-cert", "x.pem"][..], "--tls-key"),
+        (&["--jwks", "nothing"][..], "TENANT=FILE"),
+        (&["--archive", "s3://bucket"][..], "s3://bucket"),
+        (&["--listen", "nowhere"][..], "nowhere"),
+        (&["--log", "=="][..], "log"),
+    ] {
+        let data = folder();
+        let output = stampede().args(["serve", "--data"]).arg(data.path()).args(options).output();
+        let output = output.expect("it runs");
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(said), "{options:?}: {stderr}");
+    }
+}
+
+#[test]
+fn simulator_runs_a_seed_and_says_what_it_did() {
+    let output = run(&["sim", "--seed", "7", "--machine", "recents", "--steps", "300"]);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("seed 7"), "{}", text(&output.stdout));
+    let unknown = run(&["sim", "--machine", "nothing"]);
+    assert!(text(&unknown.stderr).contains("recents, probe, tenants or all"));
+}
