@@ -99,8 +99,9 @@ impl Conn {
         if self.begun() == 0 && bytes.starts_with(b"PRI * HTTP/2") {
             self.h2.store(true, Relaxed);
         }
-        self.head_open.store(true, Relaxed);
+        // While a request is in flight it is its body that comes.
         if !self.is_busy() {
+            self.head_open.store(true, Relaxed);
             let mut head = self.head.lock();
             let room = HEAD_BYTES_MAX.saturating_sub(head.len());
             head.extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -69,6 +69,23 @@ async fn a_connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_after_its_head_leaves_nothing_open() {
+    let server = Server::impatient(PATIENCE).await;
+    let mut stream = server.connect().await;
+    let head =
+        b"POST /t/raw HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    stream.write_all(head).await.expect("it is read");
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        assert!(stream.read_buf(&mut text).await.expect("go on") > 0, "it closed early");
+    }
+    // Closed when it is idle, without an answer to a request that was never begun.
+    let answer = exchange(stream, b"ab").await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "2"));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_body_that_stops_is_answered_and_closed() {
     let server = Server::impatient(PATIENCE).await;
     let json = "content-type: application/json\r\n";
