@@ -11,22 +11,17 @@ const TRACE_LINES: usize = 60;
 pub(crate) struct Trace {
     lines: VecDeque<String>,
     digest: u64,
-    /// Printed as they come, for a single seed.
-    pub(crate) kept_all: Option<Vec<String>>,
 }
 
 impl Trace {
     pub(crate) fn new() -> Trace {
-        Trace { lines: VecDeque::new(), digest: 0xcbf2_9ce4_8422_2325, kept_all: None }
+        Trace { lines: VecDeque::new(), digest: 0xcbf2_9ce4_8422_2325 }
     }
 
     pub(crate) fn note(&mut self, line: String) {
         // FNV-1a: equal traces have equal digests, on every machine.
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        if let Some(all) = &mut self.kept_all {
-            all.push(line.clone());
         }
         if self.lines.len() == TRACE_LINES {
             self.lines.pop_front();
@@ -56,6 +51,8 @@ pub struct Report {
     pub entries: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Entries that a shard did not take, by reason.
+    pub refusals: BTreeMap<&'static str, u64>,
     /// Crashes of a shard.
     pub crashes: u64,
     /// Openings of a shard that succeeded.
@@ -107,6 +104,9 @@ impl Report {
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;
         }
+        for (kind, count) in &other.refusals {
+            *self.refusals.entry(kind).or_default() += count;
+        }
     }
 }
 
@@ -130,7 +130,11 @@ impl fmt::Display for Report {
             self.archive_objects,
             self.replays
         )?;
-        write!(f, "{} faults:", self.faults_count())?;
+        write!(f, "entries refused:")?;
+        for (kind, count) in &self.refusals {
+            write!(f, " {kind} {count},")?;
+        }
+        write!(f, "\n{} faults:", self.faults_count())?;
         for (kind, count) in &self.faults {
             write!(f, " {kind} {count},")?;
         }

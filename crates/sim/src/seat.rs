@@ -156,9 +156,14 @@ impl Seat {
             }
             Err((error, requests)) => {
                 common.note(format!("{} refuses: {error:?}", self.place.shard));
-                if let SubmitError::Stopped(_) = error {
-                    live.lost = true;
-                }
+                let kind = match error {
+                    SubmitError::Busy => "busy",
+                    SubmitError::NoRoom => "no room",
+                    SubmitError::DiskFull => "disk full",
+                    SubmitError::Stopped(_) => "stopped",
+                };
+                *common.report.refusals.entry(kind).or_default() += 1;
+                live.lost |= kind == "stopped";
                 self.not_taken(requests, common)
             }
         }
@@ -191,10 +196,12 @@ impl Seat {
             }
             return Ok(Some(words));
         }
-        live.lost |= matches!(event, Event::Lost(_));
         let published = live.shard.on_event(&event);
-        if live.lost {
-            live.in_flight.clear();
+        let told: Vec<Ticket> = published.answers.iter().map(|(ticket, _)| *ticket).collect();
+        if matches!(event, Event::Lost(_)) {
+            live.lost = true;
+            let waiting = live.in_flight.drain(..).flat_map(|(_, tickets)| tickets);
+            same("tickets refused", &waiting.collect(), &told)?;
         }
         for (ticket, answer) in published.answers {
             match answer {
