@@ -11,7 +11,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`app`] | the state that handlers share, and the function around every request |
+//! | [`mod@app`] | the state that handlers share, and the function around every request |
 //! | [`auth`] | who is calling, and what they may do |
 //! | [`extract`] | bodies, paths, queries, cursors, idempotency keys |
 //! | [`limits`] | every bound of the edge, in one place |

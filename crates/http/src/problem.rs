@@ -90,8 +90,6 @@ problems! {
     UriTooLong "uri-too-long" 414 "The path and query are too long" No;
     /// The body is not sent as a media type that this operation takes.
     UnsupportedMediaType "unsupported-media-type" 415 "The body has the wrong media type" No;
-    /// An `Expect` header asks for something other than `100-continue`.
-    ExpectationFailed "expectation-failed" 417 "The expectation cannot be met" No;
     /// The same `Idempotency-Key` came with another body within 24 hours.
     IdempotencyConflict "idempotency-conflict" 422 "The idempotency key was used with another body" No;
     /// The request is well formed, and asks for something that cannot be.

@@ -75,7 +75,7 @@ fn operation(route: &Route, document: &Value) -> Markup {
             dl {
                 @for answer in &route.doc.answers {
                     dt { (answer.status) }
-                    dd { (answer.what) (answer_example(doc, answer.status, document)) }
+                    dd { (code_spans(answer.what)) (answer_example(doc, answer.status, document)) }
                 }
                 @let kinds = problems(route);
                 @if !kinds.is_empty() {
