@@ -1,6 +1,5 @@
 //! The node: shards, what they publish, and the way to them.
 
-use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use journal::{FileLog, RealDisk};
 use kernel::limits::{CHECKPOINT_BYTES, COMMAND_BYTES_MAX};
 use kernel::machine::{Place, Usage};
 use kernel::rows::{RowsLost, RowsReader};
-use kernel::{Envelope, MachineId, ShardId, TenantId, VirtualShard};
+use kernel::{Envelope, ShardId, TenantId, VirtualShard};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
@@ -326,13 +325,14 @@ impl Node {
         at.shard(self.inner.shard_count())
     }
 
-    /// What `machine` published under this key; `None` when it is not in memory.
+    /// What was published under this key; `None` when it is not in memory.
     #[must_use]
-    pub fn view(&self, _at: VirtualShard, _machine: MachineId, key: &[u8]) -> Option<Arc<View>> {
+    pub fn view(&self, key: &[u8]) -> Option<Arc<View>> {
         self.inner.boards.views.get(key)
     }
 
-    /// As [`Node::view`], but a value that is not in memory is read from its row and kept.
+    /// As [`Node::view`], but a value that is not in memory is read from the row of the same key,
+    /// where `at` is placed, and kept.
     /// `None` when there is no such row either.
     ///
     /// # Errors
@@ -340,20 +340,18 @@ impl Node {
     pub async fn view_or_row(
         &self,
         at: VirtualShard,
-        machine: MachineId,
-        key: &[u8],
-        row: Vec<u8>,
+        key: Vec<u8>,
     ) -> Result<Option<Arc<View>>, Refusal> {
-        if let Some(view) = self.view(at, machine, key) {
+        if let Some(view) = self.view(&key) {
             return Ok(Some(view));
         }
-        let gap = self.inner.boards.views.gap(key);
+        let gap = self.inner.boards.views.gap(&key);
         let reader = self.rows(at);
-        let value = tokio::task::spawn_blocking(move || reader.get(&row))
+        let read = move || (reader.get(&key), key);
+        let (value, key) = tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| Refusal::Stopped { why: error.to_string() })?;
-        let key = Bytes::copy_from_slice(key);
-        Ok(value.map(|value| self.inner.boards.views.fill(key, value, gap)))
+        Ok(value.map(|value| self.inner.boards.views.fill(key.into(), value, gap)))
     }
 
     /// The rows where `at` is placed, to be read on a thread that may block.
@@ -487,10 +485,7 @@ fn open_in_thread(
         };
         let log = FileLog::open(Arc::new(RealDisk), &log_dir, &options, sink)
             .map_err(|source| StartError::Log { shard, source })?;
-        let mut progress = |progress: Progress| {
-            (config.on_progress)(shard, progress);
-            ControlFlow::Continue(())
-        };
+        let mut progress = |progress: Progress| (config.on_progress)(shard, progress);
         let opened = Shard::open(place, Box::new(log), base, machines(), &mut progress)
             .map_err(|source| StartError::Replay { shard, source })?;
         Ok((opened, inbox))

@@ -136,6 +136,7 @@ async fn upload(
         object = object_name(tenant, &user, first.number, last.number);
         node.archive.put(&Path::from(object.as_str()), encode(&kept).into()).await?;
     }
+    let whose = user.clone();
     let archived = Archived {
         user,
         effect: effect.number,
@@ -145,8 +146,25 @@ async fn upload(
     };
     let reply = report(node, shard, tenant, Command::Archived(archived)).await?;
     if reply == Reply::Stale && !object.is_empty() {
-        // The user was cleared while we uploaded; nothing points to the object.
-        delete_object(&*node.archive, &Path::from(object.as_str())).await?;
+        delete_unless_named(node, shard, tenant, &whose, &object).await?;
+    }
+    Ok(())
+}
+
+/// The user was cleared while we uploaded, and nothing points to the object; or the report was
+/// sent twice, and a manifest of the first does.
+async fn delete_unless_named(
+    node: &Arc<Inner>,
+    shard: ShardId,
+    tenant: TenantId,
+    user: &str,
+    object: &str,
+) -> Result<(), EffectError> {
+    let (reader, user) = (node.reader(shard), user.to_owned());
+    let read = move || recents::manifests(&reader, tenant, &user, u64::MAX, usize::MAX);
+    let named = tokio::task::spawn_blocking(read).await?;
+    if named.iter().all(|manifest| manifest.object != object) {
+        delete_object(&*node.archive, &Path::from(object)).await?;
     }
     Ok(())
 }

@@ -87,8 +87,7 @@ impl World {
     fn list(&self, user: &str) -> Vec<String> {
         let row = recents::list_row(TENANT, user);
         let place = recents::place(TENANT, user);
-        let key = row.clone();
-        let view = self.node.view_or_row(place, recents::MACHINE, &key, row);
+        let view = self.node.view_or_row(place, row);
         let Some(view) = self.runtime.block_on(view).expect("rows are read") else {
             return Vec::new();
         };
@@ -221,8 +220,7 @@ fn idle_user_leaves_memory_and_comes_back_when_read() {
     let world = World::open(folder.path());
     world.search("ann", "a");
     let row = recents::list_row(TENANT, "ann");
-    let place = recents::place(TENANT, "ann");
-    let in_memory = |world: &World| world.node.view(place, recents::MACHINE, &row).is_some();
+    let in_memory = |world: &World| world.node.view(&row).is_some();
     assert!(in_memory(&world));
     world.advance(31 * DAY_MS);
     world.until("the list has left memory", |world| !in_memory(world));

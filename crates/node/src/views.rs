@@ -6,11 +6,12 @@
 //! reader could put an old value back after a new one had come and gone.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 /// What readers see of a key.
@@ -21,6 +22,7 @@ pub struct View {
     /// Another number for each value published: equal tags, equal values.
     pub etag: u64,
     rendered: OnceLock<Bytes>,
+    tag: OnceLock<Bytes>,
     /// Read since the last time around; kept for another round.
     touched: AtomicBool,
 }
@@ -29,6 +31,11 @@ impl View {
     /// Ready to send: made by `render` the first time, and kept.
     pub fn rendered(&self, render: impl FnOnce(&Bytes) -> Bytes) -> Bytes {
         self.rendered.get_or_init(|| render(&self.value)).clone()
+    }
+
+    /// The tag as an HTTP header has it, quotes included; made the first time, and kept.
+    pub fn quoted_etag(&self) -> Bytes {
+        self.tag.get_or_init(|| format!("\"{:x}\"", self.etag).into()).clone()
     }
 }
 
@@ -39,7 +46,7 @@ const VIEW_OVERHEAD_BYTES: usize = 200;
 
 #[derive(Default)]
 struct Segment {
-    views: HashMap<Bytes, Arc<View>>,
+    views: HashMap<Bytes, Arc<View>, RandomState>,
     /// Keys in the order in which they are looked at for eviction.
     queue: VecDeque<Bytes>,
     bytes: usize,
@@ -70,7 +77,7 @@ impl Views {
         let segments = (0..SEGMENTS).map(|_| RwLock::default()).collect();
         Views {
             segments,
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             segment_bytes_max: bytes_max / SEGMENTS,
             next_etag: AtomicU64::new(first_etag),
         }
@@ -122,7 +129,8 @@ impl Views {
 
     fn view(&self, value: Bytes) -> View {
         let etag = self.next_etag.fetch_add(1, Ordering::Relaxed);
-        View { value, etag, rendered: OnceLock::new(), touched: AtomicBool::new(false) }
+        let (rendered, tag) = (OnceLock::new(), OnceLock::new());
+        View { value, etag, rendered, tag, touched: AtomicBool::new(false) }
     }
 
     fn insert(&self, segment: &mut Segment, key: Bytes, value: Bytes) -> Arc<View> {

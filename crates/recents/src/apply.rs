@@ -143,7 +143,14 @@ impl Recents {
         key.put_u64(remove.folded);
         let through = turn.unique();
         turn.put(key, Bytes::copy_from_slice(&through.to_be_bytes()));
-        save(turn, &remove.user, &list.without(remove.folded));
+        let list = list.without(remove.folded);
+        if list.idle_timer.is_some() {
+            save(turn, &remove.user, &list);
+        } else {
+            // Not in memory, or brought back by a reader: no timer would take it out again.
+            turn.put(list_key(turn, &remove.user), list.encode());
+            turn.publish(list_key(turn, &remove.user), None);
+        }
         Reply::Removed
     }
 

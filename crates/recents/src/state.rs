@@ -110,7 +110,7 @@ impl List {
     pub(crate) fn with_front(&self, new: Item<'_>, keep: usize) -> List {
         let mut items = Vec::with_capacity(self.items.len() + ITEM_BYTES + new.query.len());
         put_item(&mut items, new);
-        for item in self.items().filter(|old| old.folded != new.folded).take(keep - 1) {
+        for item in self.items().filter(|old| old.folded != new.folded).take(keep.saturating_sub(1)) {
             put_item(&mut items, item);
         }
         List { active_ms: new.at_ms, items: items.into(), ..self.clone() }

@@ -345,3 +345,14 @@ fn paging_past_removed_queries_loses_no_search() {
     }
     assert_eq!(seen, ["e", "d", "c", "b", "a"]);
 }
+
+#[test]
+fn removal_by_an_idle_user_does_not_bring_the_list_into_memory() {
+    let mut rig = rig();
+    search(&mut rig, "ann", "a");
+    search(&mut rig, "ann", "b");
+    rig.advance(31 * DAY_MS);
+    remove(&mut rig, "ann", "a");
+    assert!(!rig.views.contains_key(&list_row(TENANT, "ann")[..]));
+    assert_eq!(list(&rig, "ann"), ["b"]);
+}

@@ -1,6 +1,5 @@
 //! Opening a shard: the base, and the log replayed on top of it.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -82,7 +81,7 @@ impl<T> Shard<T> {
         log: Box<dyn Log>,
         base: Arc<dyn Base>,
         machines: Machines,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<Opened<T>, OpenError> {
         let applied = base.applied();
         if log.first_index() > applied.next() {
@@ -102,8 +101,9 @@ impl<T> Shard<T> {
         };
         let last = Index(log.next_index().0 - 1);
         log.replay(applied.next(), &mut |record| {
-            let done = replay.record(record.index, record.kind, record.payload);
-            done && progress(Progress { at: record.index, last }).is_continue()
+            let applied = replay.record(record.index, record.kind, record.payload);
+            progress(Progress { at: record.index, last });
+            applied
         })?;
         if let Some(error) = replay.failed {
             return Err(error);

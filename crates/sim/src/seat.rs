@@ -342,9 +342,8 @@ impl Seat {
         ];
         for (what, base) in bases {
             let log = Box::new(PaperLog(self.history.clone()));
-            let opened = Shard::<()>::open(self.place, log, base, common.machines(), &mut |_| {
-                std::ops::ControlFlow::Continue(())
-            });
+            let machines = common.machines();
+            let opened = Shard::<()>::open(self.place, log, base, machines, &mut |_| {});
             let opened = opened.map_err(|error| format!("{what}: {error}"))?;
             same(what, &digest, &opened.shard.state_digest())?;
             common.report.replays += 1;

@@ -80,6 +80,7 @@ fn a_killed_store_holds_whole_checkpoints_and_all_that_were_acknowledged() {
         });
         // Early kills meet the creation and the opening, late ones compaction.
         let moment_ms = u64::from(kill * kill) * 7 % 900;
+        // sleeps because the kill must come at a moment that nothing in the child knows of
         std::thread::sleep(Duration::from_millis(moment_ms));
         child.kill().expect("killed");
         child.wait().expect("ended");

@@ -31,9 +31,7 @@ pub async fn bootstrap(node: &Node) -> Result<Option<String>, BootstrapError> {
     let there = node
         .view_or_row(
             tenants::place(),
-            tenants::ID,
-            &tenants::tenant_view(tenants::DEFAULT_TENANT),
-            tenants::tenant_row(tenants::DEFAULT_TENANT),
+            tenants::tenant_view(tenants::DEFAULT_TENANT),
         )
         .await?;
     if there.is_some() {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! No shard is entered. A credential that was good before costs one hash and two looks at views:
-//! what was found out is kept ([`cache`]) and holds as long as the views of the key and of the
+//! what was found out is kept (`cache`) and holds as long as the views of the key and of the
 //! tenant are the very ones it was found out from, so a revocation is in force with the next
 //! request.
 //!
@@ -174,11 +174,11 @@ impl Auth {
     }
 
     fn view(&self, key: &[u8]) -> Option<Arc<View>> {
-        self.0.node.view(tenants::place(), tenants::ID, key)
+        self.0.node.view(key)
     }
 
     async fn view_or_row(&self, key: Vec<u8>) -> Result<Option<Arc<View>>, Problem> {
-        Ok(self.0.node.view_or_row(tenants::place(), tenants::ID, &key.clone(), key).await?)
+        Ok(self.0.node.view_or_row(tenants::place(), key).await?)
     }
 
     /// A tenant that is there.

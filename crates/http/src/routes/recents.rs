@@ -1,17 +1,21 @@
 //! A user's recent searches. See `docs/recents.md`.
 
-use axum::extract::State;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use kernel::Envelope;
 use node::View;
 use recents::{Add, Clear, Command, List, Remove, Reply};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::EdgeState;
+use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
@@ -194,17 +198,29 @@ async fn add(
     Ok((StatusCode::CREATED, axum::Json(search)).into_response())
 }
 
+/// The user's list: from memory, without more than a look, or from its row.
 async fn view(
     edge: &EdgeState,
     caller: &Caller,
     user: &str,
-) -> Result<Option<std::sync::Arc<View>>, Problem> {
+) -> Result<Option<Arc<View>>, Problem> {
     let row = recents::list_row(caller.tenant, user);
-    let place = recents::place(caller.tenant, user);
-    if let Some(view) = edge.node.view(place, recents::MACHINE, &row) {
+    if let Some(view) = edge.node.view(&row) {
         return Ok(Some(view));
     }
-    Ok(edge.node.view_or_row(place, recents::MACHINE, &row.clone(), row).await?)
+    let place = recents::place(caller.tenant, user);
+    Ok(edge.node.view_or_row(place, row).await?)
+}
+
+/// The tag that the client has, if it has one.
+struct IfNoneMatch(Option<HeaderValue>);
+
+impl FromRequestParts<Ctx> for IfNoneMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Ctx) -> Result<IfNoneMatch, Problem> {
+        Ok(IfNoneMatch(parts.headers.get(IF_NONE_MATCH).cloned()))
+    }
 }
 
 async fn list(
@@ -212,30 +228,32 @@ async fn list(
     caller: Caller,
     Path(user): Path<String>,
     Query(query): Query<ListQuery>,
-    headers: HeaderMap,
+    IfNoneMatch(known): IfNoneMatch,
 ) -> Result<Response, Problem> {
     check_user(&caller, &user)?;
     let Some(view) = view(&edge, &caller, &user).await? else {
-        return Ok(json(Bytes::from_static(br#"{"items":[]}"#)).into_response());
+        return Ok(json(Bytes::from_static(br#"{"items":[]}"#)));
     };
-    let etag = HeaderValue::try_from(format!("\"{:x}\"", view.etag)).expect("hex in quotes");
-    if headers.get(IF_NONE_MATCH) == Some(&etag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response());
-    }
-    let body = match query.limit {
-        None => view.rendered(|row| render(row, LIST_DEFAULT)),
-        Some(limit) => render(&view.value, limit.get()),
+    let etag = HeaderValue::from_maybe_shared(view.quoted_etag()).expect("hex in quotes");
+    let mut response = if known.as_ref() == Some(&etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        json(match query.limit {
+            None => view.rendered(|row| render(row, LIST_DEFAULT)),
+            Some(limit) => render(&view.value, limit.get()),
+        })
     };
-    Ok(([(ETAG, etag)], json(body)).into_response())
+    response.headers_mut().insert(ETAG, etag);
+    Ok(response)
 }
 
-fn json(body: Bytes) -> impl IntoResponse {
+fn json(body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     // The next search changes it, and it is the user's alone.
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
-    ];
-    (headers, body)
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
 }
 
 fn render(row: &Bytes, limit: usize) -> Bytes {

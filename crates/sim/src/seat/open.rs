@@ -1,7 +1,6 @@
 //! Opening a shard after a crash, and what must then be true.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,7 +55,7 @@ impl Seat {
         let base = (common.options.parts.base)(self.base.clone());
         let machines = common.machines();
         let opened =
-            Shard::open(self.place, log, base, machines, &mut |_| ControlFlow::Continue(()));
+            Shard::open(self.place, log, base, machines, &mut |_| {});
         let opened = opened.map_err(|error| format!("opening shard {shard}: {error}"))?;
         same("applied after opening", &self.known(), &opened.shard.applied())?;
         self.live = Some(Live {
