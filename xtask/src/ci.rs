@@ -7,7 +7,11 @@ use anyhow::{Context, Result, bail};
 use crate::{shell, tidy};
 
 /// Short runs of the built programs, after the tests: a name and the arguments of cargo.
-const SMOKE: &[(&str, &[&str])] = &[];
+const SMOKE: &[(&str, &[&str])] = &[
+    ("2000 seeds of the simulator", &["run", "--", "sim", "--runs", "2000"]),
+    ("kernel bench", &["run", "-p", "bench", "--", "kernel", "--smoke"]),
+    ("kill -9", &["run", "-p", "bench", "--", "kill9", "--smoke"]),
+];
 
 type Step = (String, Box<dyn FnOnce() -> Result<()>>);
 

@@ -30,20 +30,15 @@ struct TimersArgs {
     checkpoint_bytes: usize,
 }
 
-/// Memory while the last tenth of a half was set.
+/// Memory while the last tenth of a half was set, and when nothing was left to do.
 #[derive(Serialize, Deserialize)]
 struct Half {
     pending: u64,
     rss_mib: f64,
     peak_mib: f64,
-    per_second: f64,
-}
-
-/// When nothing is left to do.
-#[derive(Serialize, Deserialize)]
-struct Settled {
-    rss_mib: f64,
+    settled_mib: f64,
     disk_mib: f64,
+    per_second: f64,
 }
 
 fn mib(kib: u64) -> f64 {
@@ -99,16 +94,17 @@ pub(crate) fn child(args: &str) -> Result<()> {
             .filter(|(pending, _)| *pending >= last_tenth)
             .map(|(_, kib)| mib(*kib))
             .collect();
+        let rss_mib = if rss.is_empty() { mib(status_kib("VmRSS")?) } else { median(&rss) };
+        wait_until_quiet(Duration::from_secs(120))?;
         say(&Half {
             pending: pending.load(Ordering::Relaxed),
-            rss_mib: if rss.is_empty() { mib(status_kib("VmRSS")?) } else { median(&rss) },
+            rss_mib,
             peak_mib: mib(status_kib("VmHWM")?),
+            settled_mib: mib(status_kib("VmRSS")?),
+            disk_mib: mib(folder_bytes(&args.dir)? / 1024),
             per_second: per_second(args.half, took),
         })?;
     }
-    wait_until_quiet(Duration::from_secs(60))?;
-    let disk_mib = folder_bytes(&args.dir)? as f64 / f64::from(1 << 20);
-    say(&Settled { rss_mib: mib(status_kib("VmRSS")?), disk_mib })?;
     std::process::exit(0);
 }
 
@@ -134,7 +130,6 @@ pub(crate) fn run(setup: &Setup) -> Result<Vec<Line>> {
     let mut child = Child::start("timers", &args)?;
     let first: Half = child.next()?;
     let second: Half = child.next()?;
-    let settled: Settled = child.next()?;
     child.finish()?;
     let mib = |value| Figure::new(value, " MiB");
     let growth = Line::ratio(
@@ -147,15 +142,16 @@ pub(crate) fn run(setup: &Setup) -> Result<Vec<Line>> {
          the median over the last tenth of setting them, checkpoints and merges running",
     )
     .note(format!("{} pending, then {}; rows of 200 bytes", first.pending, second.pending))
+    .note(format!("{:.0} set a second, then {:.0}", first.per_second, second.per_second))
     .note(format!(
-        "{:.0} set a second, then {:.0}; afterwards {:.0} MiB resident, {:.0} MiB on disk",
-        first.per_second, second.per_second, settled.rss_mib, settled.disk_mib
+        "when all is done: {:.0} MiB resident and {:.0} MiB on disk, then {:.0} and {:.0}",
+        first.settled_mib, first.disk_mib, second.settled_mib, second.disk_mib
     ));
     let peak = Line::figure(
         "timers-peak",
-        Target::AtMost(1024.0),
-        mib(second.peak_mib),
-        mib(1024.0),
+        Target::AtMost(1.0),
+        Figure::new(second.peak_mib / 1024.0, " GiB"),
+        Figure::new(1.0, " GiB"),
         "the most memory that this ever took, against 1 GiB",
     );
     Ok(vec![growth, peak])

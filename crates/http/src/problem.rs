@@ -65,7 +65,6 @@ problems! {
     /// A header has a value it cannot have.
     InvalidHeader "invalid-header" 400 "A header has a value it cannot have" No;
     /// A cursor that this server did not give, or gave for another list.
-    InvalidCursor "invalid-cursor" 400 "The cursor is not one that this list gave" No;
     /// The request breaks HTTP itself.
     BadRequest "bad-request" 400 "The request is not well formed" No;
     /// No key or token, or one that does not open anything.

@@ -60,6 +60,19 @@ pub struct Router {
     nodes: Vec<Node>,
 }
 
+impl Node {
+    fn number(&self, method: &Method) -> Option<u32> {
+        self.methods.iter().find(|(m, _)| m == method).map(|(_, number)| *number)
+    }
+
+    fn takes(&self, method: Option<&Method>) -> bool {
+        match method {
+            Some(method) => self.number(method).is_some(),
+            None => !self.methods.is_empty(),
+        }
+    }
+}
+
 impl Router {
     /// The router of these tables.
     ///
@@ -143,26 +156,39 @@ impl Router {
         if path.len() > URI_BYTES_MAX || !path.starts_with('/') {
             return Found::Nothing;
         }
-        let Some(node) = self.walk(0, path, 1, &mut params) else { return Found::Nothing };
-        let node = &self.nodes[node];
         let method = if *method == Method::HEAD { &Method::GET } else { method };
-        match node.methods.iter().find(|(m, _)| m == method) {
-            Some((_, number)) => Found::Route(*number, params),
-            None => Found::OtherMethods(node.allow.as_ref().expect("it has methods")),
+        // A literal that lacks the method does not hide a parameter that has it.
+        if let Some(node) = self.walk(0, path, 1, Some(method), &mut params) {
+            let number = self.nodes[node].number(method).expect("the walk looked for it");
+            return Found::Route(number, params);
+        }
+        match self.walk(0, path, 1, None, &mut Params::default()) {
+            Some(node) => {
+                let allow = self.nodes[node].allow.as_ref();
+                Found::OtherMethods(allow.expect("it has methods"))
+            }
+            None => Found::Nothing,
         }
     }
 
-    /// Follows the path from `start` on. Each call goes one level down, so it is as deep as the
+    /// Follows the path from `start` on, to a node that has the method, or any when none is given. Each call goes one level down, so it is as deep as the
     /// deepest route.
-    fn walk(&self, node: usize, path: &str, start: usize, params: &mut Params) -> Option<usize> {
+    fn walk(
+        &self,
+        node: usize,
+        path: &str,
+        start: usize,
+        method: Option<&Method>,
+        params: &mut Params,
+    ) -> Option<usize> {
         let node = &self.nodes[node];
         let end = path[start..].find('/').map_or(path.len(), |at| start + at);
         let segment = &path[start..end];
         let on = |child: usize, params: &mut Params| {
             if end < path.len() {
-                self.walk(child, path, end + 1, params)
+                self.walk(child, path, end + 1, method, params)
             } else {
-                (!self.nodes[child].methods.is_empty()).then_some(child)
+                self.nodes[child].takes(method).then_some(child)
             }
         };
         if let Ok(at) = node.literals.binary_search_by(|(name, _)| (*name).cmp(segment))

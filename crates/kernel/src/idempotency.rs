@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::codec::Reader;
 use crate::entry::IdempotencyKey;
 use crate::machine::kernel_key;
-use crate::rows::Rows;
+use crate::rows::{ReadRows, Rows};
 
 /// What is known of a request that carries a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ fn row_key(key: &[u8]) -> Vec<u8> {
 
 /// Looks a request up.
 #[must_use]
-pub fn look_up(rows: &Rows, key: &IdempotencyKey) -> Known {
+pub fn look_up(rows: &impl ReadRows, key: &IdempotencyKey) -> Known {
     let Some(value) = rows.get(&row_key(&key.key)) else { return Known::New };
     let mut reader = Reader::new(value);
     if reader.array16().expect("written by remember") == key.body {

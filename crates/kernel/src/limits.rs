@@ -22,7 +22,7 @@ pub const WHEEL_TIMERS_MAX: usize = 1 << 20;
 /// Timers brought from rows at a time.
 pub const WHEEL_LOAD_MAX: usize = 1024;
 
-/// The bucket of seed 004: timers of this and the next bucket are in memory.
+/// Timers of this bucket and the next are in memory.
 pub const BUCKET_MS: u64 = 5 * 60 * 1000;
 
 /// Letters that one command may send on within its own shard, before it is plainly a loop.
@@ -41,5 +41,11 @@ pub const ENTRIES_IN_FLIGHT_MAX: usize = 2;
 /// Active rows in memory at which a checkpoint starts.
 pub const CHECKPOINT_BYTES: usize = 64 << 20;
 
-/// Active rows in memory at which new commands are refused until a checkpoint has finished.
+/// Bytes that the log grows by at which a checkpoint starts, however few rows it left.
+pub const CHECKPOINT_LOG_BYTES: u64 = 512 << 20;
+
+/// What a machine may write in one letter: with its envelope it is still a command.
+pub const LETTER_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+
+/// Active rows in memory at which new commands wait until a checkpoint has finished.
 pub const OVERLAY_BYTES_MAX: usize = 512 << 20;

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::Reader;
 use crate::id::{MachineId, ShardId, TenantId, VirtualShard};
-use crate::limits::UNIQUE_BITS;
+use crate::limits::{LETTER_BYTES_MAX, UNIQUE_BITS};
 use crate::mail::{self, Letter};
 use crate::rows::{ReadRows, Rows, Scan};
 use crate::stamp::Stamp;
@@ -346,6 +346,7 @@ impl Turn<'_> {
         let number = self.ground.unique;
         self.ground.unique += 1;
         assert!(number < 1 << UNIQUE_BITS, "an entry's unique numbers are used up");
+        assert!(self.stamp.index.0 >> (64 - UNIQUE_BITS) == 0, "the shard's are used up");
         self.stamp.index.0 << UNIQUE_BITS | number
     }
 
@@ -371,6 +372,7 @@ impl Turn<'_> {
     /// Sends a letter to the machine that has `machine`'s number where `to` is placed.
     pub fn send(&mut self, to: VirtualShard, machine: MachineId, body: impl Into<Bytes>) {
         let letter = Letter { machine, tenant: self.tenant, body: body.into() };
+        assert!(letter.body.len() <= LETTER_BYTES_MAX, "a machine bounds its letters");
         let Place { shard, shard_count } = self.ground.place;
         let to = to.shard(shard_count);
         if to == shard {

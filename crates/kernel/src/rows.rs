@@ -551,6 +551,19 @@ impl Layer {
             live += usize::from(slot.value().is_some());
             rows.insert(key.clone(), slot.clone());
         }
-        Layer { rows, dropped: self.dropped.clone(), bytes: 0 }
+        // Dropped prefixes that can cover a key of the scan: those inside it, and the one that its
+        // first key lies under.
+        let from = match scan.from() {
+            Bound::Included(from) | Bound::Excluded(from) => from,
+            Bound::Unbounded => &[],
+        };
+        let upto = (Bound::Unbounded, Bound::Included(from));
+        let over = self.dropped.range::<[u8], _>(upto).next_back();
+        let mut dropped: BTreeSet<Bytes> = over.into_iter().cloned().collect();
+        if !is_empty_range(Bound::Excluded(from), scan.to()) {
+            let inside = self.dropped.range::<[u8], _>((Bound::Excluded(from), scan.to()));
+            dropped.extend(inside.cloned());
+        }
+        Layer { rows, dropped, bytes: 0 }
     }
 }

@@ -1,14 +1,16 @@
 //! The slow part of a checkpoint, on a thread that gives way to the others.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::{Layer, ShardId};
+use kernel::{BaseError, Layer, ShardId};
 use metrics::Histogram;
 use parking_lot::Mutex;
 use shard::CheckpointJob;
 
 use crate::inbox::Note;
+use crate::node::panic_text;
 use crate::runner::{NodeInbox, NodeNote};
 
 /// A checkpoint rests this many times as long as it works: on a machine whose cores are all
@@ -43,7 +45,10 @@ pub(crate) fn start(
             std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
             *since = Instant::now();
         };
-        let result = job.run(&pace);
+        // A panic in there must not leave the shard waiting for a word that never comes.
+        let result = catch_unwind(AssertUnwindSafe(|| job.run(&pace))).unwrap_or_else(|panic| {
+            Err(BaseError::Failed { doing: "checkpointing", source: panic_text(&*panic).into() })
+        });
         histogram.record(started.elapsed());
         inbox.note(Note::Node(NodeNote::Checkpointed(job, result)));
     };
@@ -59,8 +64,9 @@ pub(crate) fn free(layer: Option<Arc<Layer>>) {
         give_way();
         drop(layer);
     };
-    std::thread::Builder::new()
-        .name("free-layer".into())
-        .spawn(run)
-        .expect("the system has room for a thread");
+    let thread = std::thread::Builder::new().name("free-layer".into());
+    if let Err(error) = thread.spawn(run) {
+        // The closure, and the layer in it, were dropped here and now.
+        tracing::debug!(%error, "a layer was freed on the shard's thread");
+    }
 }

@@ -41,7 +41,10 @@ pub(crate) async fn execute(node: Arc<Inner>, shard: ShardId) {
         let Some(last) = batch.last() else {
             if failed {
                 // Everything was tried once; what failed waits before the next round.
-                tokio::time::sleep(retry).await;
+                tokio::select! {
+                    () = tokio::time::sleep(retry) => {}
+                    () = node.boards.effects[usize::from(shard.0)].notified() => {}
+                }
                 retry = (retry * 2).min(RETRY_MAX);
             } else if after == 0 {
                 node.boards.effects[usize::from(shard.0)].notified().await;

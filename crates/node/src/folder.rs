@@ -12,7 +12,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kernel::ShardId;
@@ -88,7 +88,8 @@ pub fn shard_folder(data_dir: &Path, shard: ShardId) -> PathBuf {
 impl Folder {
     /// Opens the folder, making it if it is not there. `wanted` shards count only then.
     pub(crate) fn open(path: &Path, wanted: Option<u16>) -> Result<Folder, FolderError> {
-        fs::create_dir_all(path).map_err(io(path))?;
+        // What is kept here is the tenants' own: nobody else on the machine may read it.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
         let lock_path = path.join("lock");
         let lock = File::create(&lock_path).map_err(io(&lock_path))?;
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -97,8 +98,19 @@ impl Folder {
         let secret = open_secret(path)?;
         let meta = match read_meta(path)? {
             Some(meta) => meta,
-            None => write_meta(path, wanted.unwrap_or_else(cores))?,
+            None => {
+                let shards = wanted.unwrap_or_else(cores);
+                make_shard_folders(path, shards)?;
+                write_meta(path, shards)?
+            }
         };
+        for log in (0..meta.shards).map(|shard| shard_folder(path, ShardId(shard)).join("log")) {
+            if !log.is_dir() {
+                // A new one would be an empty shard, and the loss would go unseen.
+                let what = "it is missing, though the folder has this shard".into();
+                return Err(FolderError::Unreadable { path: log, what });
+            }
+        }
         if let Some(wanted) = wanted.filter(|wanted| *wanted != meta.shards) {
             let path = path.to_owned();
             return Err(FolderError::Shards { path, found: meta.shards, wanted });
@@ -117,6 +129,23 @@ impl Folder {
     pub(crate) fn archive_dir(&self) -> PathBuf {
         self.path.join("archive")
     }
+}
+
+/// Makes the shards' folders, durably, before `node.json` says that they are there.
+fn make_shard_folders(path: &Path, shards: u16) -> Result<(), FolderError> {
+    for shard in (0..shards).map(|shard| shard_folder(path, ShardId(shard))) {
+        fs::create_dir_all(shard.join("log")).map_err(io(&shard))?;
+        sync_folder(&shard)?;
+    }
+    sync_folder(path)?;
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => sync_folder(parent),
+        None => sync_folder(Path::new(".")),
+    }
+}
+
+fn sync_folder(path: &Path) -> Result<(), FolderError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(io(path))
 }
 
 fn cores() -> u16 {
@@ -182,6 +211,5 @@ fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FolderError
     let mut file = options.open(&beside).map_err(io(&beside))?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io(&beside))?;
     fs::rename(&beside, path).map_err(io(path))?;
-    let folder = path.parent().expect("a file in a folder");
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
+    sync_folder(path.parent().expect("a file in a folder"))
 }

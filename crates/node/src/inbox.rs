@@ -38,8 +38,20 @@ pub(crate) enum Note<N> {
     Node(N),
 }
 
+/// What waits of one tenant.
+struct Line<T> {
+    requests: VecDeque<Request<T>>,
+    bytes: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Line<T> {
+        Line { requests: VecDeque::new(), bytes: 0 }
+    }
+}
+
 struct State<T, N> {
-    lines: BTreeMap<TenantId, VecDeque<Request<T>>>,
+    lines: BTreeMap<TenantId, Line<T>>,
     /// Tenants with a line, in the order of their turns.
     turns: VecDeque<TenantId>,
     len: usize,
@@ -81,18 +93,23 @@ impl<T, N> Inbox<T, N> {
         }
         let tenant = request.envelope.tenant;
         let size = request.envelope.encoded_len();
-        let room = INBOX_REQUESTS_MAX - state.len;
-        let waiting = state.lines.get(&tenant).map_or(0, VecDeque::len);
-        // The system's own commands (mail, reports of executors) are bounded by who sends them
-        // and must not starve behind the crowd.
+        // What was put back, and the system's own, may have gone over the bounds.
+        let room = INBOX_REQUESTS_MAX.saturating_sub(state.len);
+        let room_bytes = INBOX_BYTES_MAX.saturating_sub(state.bytes);
+        let (waiting, waiting_bytes) =
+            state.lines.get(&tenant).map_or((0, 0), |line| (line.requests.len(), line.bytes));
+        // The system's own commands, which are mail, are bounded by who sends them and must not
+        // starve behind the crowd.
         let exempt = tenant == TenantId::SYSTEM;
-        if !exempt && (waiting >= room || state.bytes + size > INBOX_BYTES_MAX) {
+        if !exempt && (waiting >= room || waiting_bytes + size > room_bytes) {
             return Err((PushError::Full, request));
         }
         if waiting == 0 {
             state.turns.push_back(tenant);
         }
-        state.lines.entry(tenant).or_default().push_back(request);
+        let line = state.lines.entry(tenant).or_default();
+        line.requests.push_back(request);
+        line.bytes += size;
         state.len += 1;
         state.bytes += size;
         let wake = state.asleep && state.wants_requests;
@@ -133,7 +150,8 @@ impl<T, N> Inbox<T, N> {
         let deadline = Instant::now() + timeout;
         loop {
             let ready = !state.notes.is_empty() || (wants_requests && state.len > 0);
-            if ready || Instant::now() >= deadline || (state.closed && state.len == 0) {
+            let ended = wants_requests && state.closed && state.len == 0;
+            if ready || ended || Instant::now() >= deadline {
                 return std::mem::take(&mut state.notes);
             }
             state.asleep = true;
@@ -151,13 +169,15 @@ impl<T, N> Inbox<T, N> {
         while batch.len() < ENTRY_COMMANDS_MAX {
             let Some(tenant) = state.turns.pop_front() else { break };
             let line = state.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
-            let size = line.front().expect("and is not empty").envelope.encoded_len();
+            let first = line.requests.front().expect("and is not empty");
+            let size = first.envelope.encoded_len();
             if bytes + size > BATCH_BYTES_MAX && !batch.is_empty() {
                 state.turns.push_front(tenant);
                 break;
             }
-            batch.push(line.pop_front().expect("as above"));
-            if line.is_empty() {
+            batch.push(line.requests.pop_front().expect("as above"));
+            line.bytes -= size;
+            if line.requests.is_empty() {
                 state.lines.remove(&tenant);
             } else {
                 state.turns.push_back(tenant);
@@ -174,11 +194,13 @@ impl<T, N> Inbox<T, N> {
         let mut state = self.state.lock();
         for request in requests.into_iter().rev() {
             let tenant = request.envelope.tenant;
+            let size = request.envelope.encoded_len();
             state.len += 1;
-            state.bytes += request.envelope.encoded_len();
+            state.bytes += size;
             let line = state.lines.entry(tenant).or_default();
-            let was_empty = line.is_empty();
-            line.push_front(request);
+            let was_empty = line.requests.is_empty();
+            line.bytes += size;
+            line.requests.push_front(request);
             if was_empty {
                 state.turns.push_front(tenant);
             }
@@ -255,10 +277,35 @@ mod tests {
     #[test]
     fn system_commands_are_not_refused_by_a_crowd() {
         let inbox = inbox();
-        for tenant in 1..40 {
+        for tenant in 1..40_000 {
             push_until_full(&inbox, tenant);
         }
+        assert_eq!(inbox.len(), INBOX_REQUESTS_MAX, "there is no room for anybody");
         inbox.push(request(0, 1)).expect("the system always finds room");
+    }
+
+    #[test]
+    fn bound_holds_when_requests_were_put_back_over_it() {
+        let inbox = inbox();
+        let flood = || -> usize { (1..=12).map(|tenant| push_until_full(&inbox, tenant)).sum() };
+        assert!(flood() > 0);
+        let batch = inbox.take();
+        assert!(flood() > 0);
+        inbox.put_back(batch);
+        assert!(inbox.len() > INBOX_REQUESTS_MAX);
+        assert_eq!(inbox.push(request(1, 0)).err().map(|(e, _)| e), Some(PushError::Full));
+    }
+
+    #[test]
+    fn large_requests_of_one_tenant_leave_room_for_another() {
+        let inbox = inbox();
+        let large = |tenant| {
+            let mut request = request(tenant, 0);
+            request.envelope.command = Bytes::from(vec![0; 1 << 20]);
+            request
+        };
+        while inbox.push(large(1)).is_ok() {}
+        inbox.push(large(2)).expect("half of the bytes are left");
     }
 
     #[test]

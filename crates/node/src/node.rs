@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use journal::{FileLog, RealDisk};
-use kernel::limits::{CHECKPOINT_BYTES, COMMAND_BYTES_MAX};
-use kernel::machine::{Place, Usage};
+use kernel::idempotency::{self, Known};
+use kernel::limits::{CHECKPOINT_BYTES, CHECKPOINT_LOG_BYTES, COMMAND_BYTES_MAX};
+use kernel::machine::{KERNEL, Place, Usage};
 use kernel::rows::{RowsLost, RowsReader};
-use kernel::{Envelope, ShardId, TenantId, VirtualShard};
+use kernel::{Envelope, IdempotencyKey, ShardId, TenantId, VirtualShard};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
@@ -45,6 +46,8 @@ pub struct NodeConfig {
     pub views_bytes_max: usize,
     /// Rows in memory at which a shard checkpoints.
     pub checkpoint_bytes: usize,
+    /// Bytes that the log grows by at which a shard checkpoints, however few rows there are.
+    pub checkpoint_log_bytes: u64,
     /// Bytes of a log segment.
     pub segment_bytes: u64,
     /// Bytes that the log leaves free on the disk.
@@ -71,6 +74,7 @@ impl Default for NodeConfig {
             archive_url: None,
             views_bytes_max: 256 << 20,
             checkpoint_bytes: CHECKPOINT_BYTES,
+            checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
             segment_bytes: journal::Options::default().segment_bytes,
             log_reserve_bytes: journal::Options::default().reserve_bytes,
             store_cache_bytes: StoreOptions::default().cache_bytes,
@@ -184,6 +188,7 @@ pub(crate) struct Inner {
     shutting_down: AtomicBool,
     /// Mail and effects. Taken at shutdown.
     background: Mutex<Option<tokio::runtime::Runtime>>,
+    recents: recents::Settings,
 }
 
 impl Inner {
@@ -219,7 +224,8 @@ impl Inner {
         shard: ShardId,
         envelope: Envelope,
     ) -> Result<oneshot::Receiver<Answer>, Refusal> {
-        if envelope.command.len() > COMMAND_BYTES_MAX {
+        // Mail is bounded by what a machine may send.
+        if envelope.command.len() > COMMAND_BYTES_MAX && envelope.machine != KERNEL {
             return Err(Refusal::TooLarge { limit_bytes: COMMAND_BYTES_MAX });
         }
         let (ticket, answer) = oneshot::channel();
@@ -249,9 +255,7 @@ impl Node {
         config: NodeConfig,
         machines: fn() -> Machines,
     ) -> Result<Node, StartError> {
-        if config.recents.keep == 0 || config.recents.keep > 1000 {
-            return Err(StartError::Setting("recents.keep must be from 1 to 1000".into()));
-        }
+        check_settings(config.recents)?;
         let folder = Folder::open(&config.data_dir, config.shards)?;
         let archive = open_archive(&config, &folder)?;
         let boards = Arc::new(boards(&config, folder.shard_count));
@@ -279,6 +283,7 @@ impl Node {
             threads: Mutex::new(threads),
             shutting_down: AtomicBool::new(false),
             background: Mutex::new(None),
+            recents: config.recents,
         });
         let node = Node { inner };
         node.start_background(&config)?;
@@ -354,6 +359,23 @@ impl Node {
         Ok(value.map(|value| self.inner.boards.views.fill(key.into(), value, gap)))
     }
 
+    /// Whether a request with this key was answered before, so that submitting it writes nothing.
+    ///
+    /// # Errors
+    /// [`Refusal::Stopped`] when rows cannot be read.
+    pub async fn is_answered(
+        &self,
+        at: VirtualShard,
+        key: Option<IdempotencyKey>,
+    ) -> Result<bool, Refusal> {
+        let Some(key) = key else { return Ok(false) };
+        let reader = self.rows(at);
+        let known = tokio::task::spawn_blocking(move || idempotency::look_up(&reader, &key))
+            .await
+            .map_err(|error| Refusal::Stopped { why: error.to_string() })?;
+        Ok(known != Known::New)
+    }
+
     /// The rows where `at` is placed, to be read on a thread that may block.
     #[must_use]
     pub fn rows(&self, at: VirtualShard) -> RowsReader {
@@ -370,6 +392,12 @@ impl Node {
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.boards.status.readiness(self.inner.shutting_down.load(Ordering::Relaxed))
+    }
+
+    /// The settings of recents that are in force.
+    #[must_use]
+    pub fn recents_settings(&self) -> recents::Settings {
+        self.inner.recents
     }
 
     /// The number of shards.
@@ -420,8 +448,23 @@ async fn configure(inner: &Arc<Inner>, settings: recents::Settings) -> Result<()
             let command = recents::Command::Configure(settings).encode();
             let (machine, tenant) = (recents::MACHINE, TenantId::SYSTEM);
             let envelope = Envelope { machine, tenant, idempotency: None, command };
-            inner.submit_to(shard, envelope).await?;
+            match inner.submit_to(shard, envelope).await {
+                // Reads must be served even so; the next start tries again.
+                Err(Refusal::DiskFull) => tracing::warn!("no room for new settings of recents"),
+                other => drop(other?),
+            }
         }
+    }
+    Ok(())
+}
+
+fn check_settings(recents: recents::Settings) -> Result<(), StartError> {
+    let wrong = |what: &str| Err(StartError::Setting(what.into()));
+    if !(1..=1000).contains(&recents.keep) {
+        return wrong("recents-keep must be from 1 to 1000");
+    }
+    if recents.archive_after_days == 0 || recents.idle_days == 0 {
+        return wrong("recents-archive-after-days and recents-idle-days must be 1 at least");
     }
     Ok(())
 }
@@ -524,6 +567,7 @@ fn run_in_thread(
         boards: Arc::clone(&boards),
         clock: Arc::clone(&config.clock),
         checkpoint_bytes: config.checkpoint_bytes,
+        checkpoint_log_bytes: config.checkpoint_log_bytes,
         meters: Meters::new(id.0),
         state: RunState::default(),
     };
@@ -543,7 +587,7 @@ fn run_in_thread(
         .expect("the system has room for a thread")
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(RowsLost(error)) = panic.downcast_ref() {
         return error.to_string();
     }

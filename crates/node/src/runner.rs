@@ -91,6 +91,7 @@ pub(crate) struct Runner {
     pub(crate) boards: Arc<Boards>,
     pub(crate) clock: Clock,
     pub(crate) checkpoint_bytes: usize,
+    pub(crate) checkpoint_log_bytes: u64,
     pub(crate) meters: Meters,
     pub(crate) state: RunState,
 }
@@ -104,6 +105,8 @@ pub(crate) struct RunState {
     /// When each entry in flight was appended.
     appended: VecDeque<(kernel::Index, Instant)>,
     checkpointing: bool,
+    /// Bytes of log on disk after the last checkpoint.
+    log_bytes_kept: u64,
     retry_checkpoint: Option<(CheckpointJob, Instant)>,
     gauges_at: Instant,
     more_to_load: bool,
@@ -116,6 +119,7 @@ impl Default for RunState {
             disk_full: false,
             appended: VecDeque::new(),
             checkpointing: false,
+            log_bytes_kept: 0,
             retry_checkpoint: None,
             gauges_at: Instant::now(),
             more_to_load: true,
@@ -129,7 +133,12 @@ impl Runner {
         loop {
             let wants = self.wants_requests();
             let nap = self.nap();
-            for note in self.inbox.wait(wants, nap) {
+            let notes = self.inbox.wait(wants, nap);
+            if notes.is_empty() {
+                // Word of room may be lost with whoever was to bring it; asking again is cheap.
+                self.state.waits_for_room = false;
+            }
+            for note in notes {
                 match note {
                     Note::Log(event) => self.log_event(&event),
                     Note::Node(NodeNote::Checkpointed(job, result)) => {
@@ -164,6 +173,11 @@ impl Runner {
     }
 
     fn nap(&self) -> Duration {
+        let cannot_append =
+            self.shard.stopped().is_some() || self.state.disk_full || !self.wants_requests();
+        if cannot_append {
+            return NAP_MAX;
+        }
         if self.state.more_to_load && self.shard.is_idle() {
             return Duration::ZERO;
         }
@@ -183,15 +197,24 @@ impl Runner {
         }
         if *event == Event::Room {
             self.state.waits_for_room = false;
+            self.state.disk_full = false;
+            self.show_state();
         }
         let started = Instant::now();
         let published = self.shard.on_event(event);
         self.meters.apply_seconds.record(started.elapsed());
         self.publish(published);
-        if let Some(why) = self.shard.stopped() {
-            let why = why.to_owned();
-            self.boards.status.set(self.shard.place().shard, ShardState::Stopped { why });
-        }
+        self.show_state();
+    }
+
+    /// Tells the edge how the shard is doing.
+    fn show_state(&self) {
+        let state = match self.shard.stopped() {
+            Some(why) => ShardState::Stopped { why: why.to_owned() },
+            None if self.state.disk_full || self.overlay_and_disk_full() => ShardState::DiskFull,
+            None => ShardState::Serving,
+        };
+        self.boards.status.set(self.shard.place().shard, state);
     }
 
     /// Views before answers: whoever is answered can read what they wrote.
@@ -227,7 +250,8 @@ impl Runner {
                     self.state.appended.push_back((index, Instant::now()));
                     self.meters.entries.increment(1);
                     self.meters.commands.increment(count);
-                    self.room_again();
+                    self.state.disk_full = false;
+                    self.show_state();
                 }
                 Err((error, requests)) => {
                     self.not_appended(error, requests);
@@ -265,10 +289,11 @@ impl Runner {
         self.state.retry_checkpoint.is_some() && self.shard.active_bytes() > OVERLAY_BYTES_MAX
     }
 
-    fn room_again(&mut self) {
-        if std::mem::take(&mut self.state.disk_full) {
-            self.boards.status.set(self.shard.place().shard, ShardState::Serving);
-        }
+    fn stop(&mut self, why: String) {
+        let mut published = Published::default();
+        self.shard.stop(why, &mut published);
+        self.publish(published);
+        self.show_state();
     }
 
     fn refuse_everything(&mut self) {
@@ -294,7 +319,12 @@ impl Runner {
             let (job, _) = self.state.retry_checkpoint.take().expect("it was looked at");
             self.start_checkpoint(job);
         }
-        let due = self.shard.active_bytes() >= self.checkpoint_bytes;
+        // Rows that are written over and over do not grow, but the log does; and a full disk has
+        // room again once the log is trimmed.
+        let since_bytes = self.shard.log_bytes().saturating_sub(self.state.log_bytes_kept);
+        let due = self.shard.active_bytes() >= self.checkpoint_bytes
+            || since_bytes >= self.checkpoint_log_bytes
+            || self.state.disk_full;
         if due
             && !self.state.checkpointing
             && self.state.retry_checkpoint.is_none()
@@ -313,23 +343,24 @@ impl Runner {
     fn checkpointed(&mut self, job: CheckpointJob, result: Result<(), BaseError>) {
         self.state.checkpointing = false;
         match result {
-            Ok(()) => match self.shard.finish_checkpoint(job) {
-                Ok(layer) => checkpointer::free(layer),
-                Err(error) => tracing::warn!(%error, "the log could not be trimmed"),
-            },
+            Ok(()) => {
+                match self.shard.finish_checkpoint(job) {
+                    Ok(layer) => checkpointer::free(layer),
+                    Err(error) => tracing::warn!(%error, "the log could not be trimmed"),
+                }
+                self.state.log_bytes_kept = self.shard.log_bytes();
+                self.show_state();
+            }
             Err(error @ BaseError::Full { .. }) => {
                 tracing::warn!(%error, "checkpoint put off");
                 self.meters.checkpoint_failures.increment(1);
                 self.state.retry_checkpoint = Some((job, Instant::now()));
+                self.show_state();
             }
             Err(error) => {
                 // The log still has everything; a restart opens the store anew and replays.
                 self.meters.checkpoint_failures.increment(1);
-                let why = error.to_string();
-                let mut published = Published::default();
-                self.shard.stop(why.clone(), &mut published);
-                self.publish(published);
-                self.boards.status.set(self.shard.place().shard, ShardState::Stopped { why });
+                self.stop(error.to_string());
             }
         }
     }

@@ -280,6 +280,110 @@ fn commands_after_shutdown_are_refused_and_those_before_are_kept() {
     world.node.shutdown_blocking();
     let clear = Command::Clear(Clear { user: "ann".into() });
     assert_eq!(world.ask("ann", None, &clear), Err(Refusal::ShuttingDown));
+    drop(world);
+    assert_eq!(World::open(folder.path()).list("ann"), ["a"]);
+}
+
+#[test]
+fn log_is_trimmed_even_when_rows_do_not_grow() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let small = |config: &mut NodeConfig| {
+        config.shards = Some(1);
+        config.checkpoint_log_bytes = 4 << 20;
+    };
+    let world = World::open_with(folder.path(), 1_700_000_000_000, crate::machines, small);
+    let user = "u".repeat(60_000);
+    world.search(&user, "a");
+    for _ in 0..400 {
+        let remove = Remove { user: user.clone(), folded: 7 };
+        world.ask(&user, None, &Command::Remove(remove)).expect("taken");
+    }
+    world.until("all but a few segments are gone", |_| {
+        let log = std::fs::read_dir(folder.path().join("shard-00/log")).expect("a folder");
+        let names = log.map(|entry| entry.expect("it can be read").file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".log")).count() < 10
+    });
+}
+
+#[test]
+fn folder_without_one_of_its_shards_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    world.node.shutdown_blocking();
+    drop(world);
+    std::fs::remove_dir_all(folder.path().join("shard-01")).expect("removed");
+    let config = NodeConfig { data_dir: folder.path().to_owned(), ..NodeConfig::default() };
+    let refused = Node::start(config).err();
+    assert!(
+        matches!(refused, Some(StartError::Folder(FolderError::Unreadable { .. }))),
+        "{refused:?}"
+    );
+}
+
+/// Processor time that threads of shards have used in this process, in clock ticks.
+fn shard_ticks() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("this is Linux");
+    let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("it can be read").path().join("stat");
+        // The thread may have ended meanwhile.
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        let (name, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let ticks = |at: usize| fields[at].parse::<u64>().expect("a number");
+        name.contains("(shard-").then(|| ticks(11) + ticks(12))
+    };
+    threads.filter_map(of_thread).sum()
+}
+
+/// Runs in a process of its own under nextest, so the only shards are this test's.
+fn assert_shards_sleep() {
+    let before = shard_ticks();
+    // sleeps because it measures what is done meanwhile: nothing, or a whole core's worth
+    std::thread::sleep(Duration::from_secs(1));
+    let used = shard_ticks() - before;
+    assert!(used < 30, "{used} of 100 ticks");
+}
+
+#[test]
+fn stopped_shard_does_not_spin() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    world.search("ann", "a");
+    let command = Bytes::from_static(b"\xff\xff");
+    let envelope =
+        Envelope { machine: recents::MACHINE, tenant: TENANT, idempotency: None, command };
+    let place = recents::place(TENANT, "ann");
+    let answer = world.runtime.block_on(world.node.submit(place, envelope));
+    assert!(matches!(answer, Err(Refusal::Stopped { .. })), "{answer:?}");
+    assert!(!world.node.readiness().is_ready());
+    world.advance(DAY_MS);
+    assert_shards_sleep();
+}
+
+#[test]
+fn full_disk_with_a_due_timer_does_not_spin() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    world.search("ann", "a");
+    world.node.shutdown_blocking();
+    drop(world);
+    let full = |config: &mut NodeConfig| config.log_reserve_bytes = u64::MAX / 2;
+    let world = World::open_with(folder.path(), 1_700_000_000_000, crate::machines, full);
+    let big = "x".repeat(1000);
+    for n in 0.. {
+        let query = format!("{n} {big}");
+        let folded = recents::fold(&query);
+        let add = Command::Add(Add { user: "ann".into(), query, folded });
+        match world.ask("ann", None, &add) {
+            Ok(_) => assert!(n < 5000, "the disk is never full"),
+            Err(refused) => {
+                assert_eq!(refused, Refusal::DiskFull);
+                break;
+            }
+        }
+    }
+    world.advance(31 * DAY_MS);
+    assert_shards_sleep();
 }
 
 /// Counts what it is sent. `[b's', slot, n]` sends `n` letters to a slot; `[b'g']` answers with

@@ -7,12 +7,14 @@ use kernel::{Machine, MachineId, Turn, Unreadable};
 
 use crate::command::{
     Add, ArchiveEffect, Archived, Clear, Command, PurgeEffect, RecentsEffect, Remove, Reply,
-    Settings,
+    Settings, versioned,
 };
 use crate::state::{Item, List, Manifest, history_value};
 use crate::{MACHINE, query};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// Queries that a user can have removed one by one: every page of history looks at all of them.
+const REMOVALS_MAX: u16 = 1000;
 const TIMER_IDLE: u8 = 1;
 const TIMER_ARCHIVE: u8 = 2;
 
@@ -99,10 +101,7 @@ impl Recents {
     }
 
     fn configure(&mut self, turn: &mut Turn<'_>, settings: Settings) -> Reply {
-        turn.put(
-            query::settings_row(),
-            postcard::to_stdvec(&settings).expect("settings serialise"),
-        );
+        turn.put(query::settings_row(), versioned(&settings));
         self.settings = Some(settings);
         Reply::Configured
     }
@@ -136,11 +135,20 @@ impl Recents {
     }
 
     fn remove(turn: &mut Turn<'_>, remove: &Remove) -> Reply {
-        let Some(list) = load(turn, &remove.user) else { return Reply::Removed };
+        let Some(mut list) = load(turn, &remove.user) else { return Reply::Removed };
         // History may be long, and part of it in the archive: a note of the removal hides what
         // was searched before it, at the cost of one row.
         let mut key = user_prefix(turn, b'x', &remove.user);
         key.put_u64(remove.folded);
+        if turn.rows().get(&key).is_none() {
+            if list.removals >= REMOVALS_MAX {
+                return Reply::TooManyRemovals;
+            }
+            list.removals += 1;
+            let bytes = (key.len() + size_of::<u64>()) as u64;
+            list.history_bytes += bytes;
+            turn.count(signed(bytes), 0);
+        }
         let through = turn.unique();
         turn.put(key, Bytes::copy_from_slice(&through.to_be_bytes()));
         let list = list.without(remove.folded);
@@ -226,7 +234,7 @@ impl Recents {
             };
             let mut key = user_prefix(turn, b'm', user);
             key.put_u64(*last);
-            turn.put_new(key, postcard::to_stdvec(&manifest).expect("manifests serialise"));
+            turn.put_new(key, versioned(&manifest));
             let bytes = archived.row_bytes.min(list.history_bytes);
             list.history_bytes -= bytes;
             turn.count(-signed(bytes), 0);

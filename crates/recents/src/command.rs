@@ -147,6 +147,24 @@ fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
     }
 }
 
+/// `[version][body]`, for what is not a command but outlives the binary that wrote it: rows,
+/// remembered replies, effects.
+pub(crate) fn versioned(body: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(body, vec![1]).expect("plain data serialises")
+}
+
+/// Reads [`versioned`] back; a later version gets its own arm here.
+pub(crate) fn read_versioned<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    bytes: &'a [u8],
+) -> Result<T, Unreadable> {
+    match bytes {
+        [1, body @ ..] => unpack(body),
+        [version, ..] => Err(Unreadable::Version { what, version: *version }),
+        [] => Err(Unreadable::Short),
+    }
+}
+
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -167,13 +185,15 @@ pub enum Reply {
     Configured,
     /// The purge is noted.
     Purged,
+    /// The user has removed as many queries one by one as can be; nothing was changed.
+    TooManyRemovals,
 }
 
 impl Reply {
     /// As it is answered and remembered.
     #[must_use]
     pub fn encode(self) -> Bytes {
-        postcard::to_stdvec(&self).expect("replies serialise").into()
+        versioned(&self).into()
     }
 
     /// Reads [`Reply::encode`] back.
@@ -181,7 +201,7 @@ impl Reply {
     /// # Errors
     /// [`Unreadable`] when it is something else.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
-        unpack(bytes)
+        read_versioned("a reply of recents", bytes)
     }
 }
 
@@ -216,7 +236,7 @@ impl RecentsEffect {
     /// The payload for [`kernel::Turn::ask`].
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        postcard::to_stdvec(self).expect("effects serialise").into()
+        versioned(self).into()
     }
 
     /// Reads [`RecentsEffect::encode`] back.
@@ -224,6 +244,6 @@ impl RecentsEffect {
     /// # Errors
     /// [`Unreadable`] when it is something else.
     pub fn decode(bytes: &[u8]) -> Result<RecentsEffect, Unreadable> {
-        unpack(bytes)
+        read_versioned("an effect of recents", bytes)
     }
 }

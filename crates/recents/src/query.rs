@@ -9,7 +9,7 @@ use kernel::rows::{ReadRows, Scan};
 use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
-use crate::command::Settings;
+use crate::command::{Settings, read_versioned};
 use crate::state::{Manifest, put_user};
 
 /// Where a user lives.
@@ -151,7 +151,8 @@ pub(crate) fn oldest_ms(rows: &impl ReadRows, tenant: TenantId, user: &str) -> O
     found.into_iter().next().map(|(key, value)| entry(&key, value).at_ms)
 }
 
-/// A user's archive objects with searches before `before`, newest first, at most `limit`.
+/// A user's archive objects with searches before `before`, newest first. At most `limit` of all
+/// are looked at.
 #[must_use]
 pub fn manifests(
     rows: &impl ReadRows,
@@ -161,18 +162,18 @@ pub fn manifests(
     limit: usize,
 ) -> Vec<Manifest> {
     let prefix = user_key(tenant, b'm', user);
-    let found = rows.scan(&Scan::prefix(&prefix).reversed());
-    let all = found
-        .iter()
-        .map(|(_, value)| postcard::from_bytes::<Manifest>(value).expect("written by archived"));
-    all.filter(|manifest| manifest.first < before).take(limit).collect()
+    let found = rows.scan(&Scan::prefix(&prefix).reversed().limit(limit));
+    let all = found.iter().map(|(_, value)| {
+        read_versioned::<Manifest>("a manifest", value).expect("written by archived")
+    });
+    all.filter(|manifest| manifest.first < before).collect()
 }
 
 /// The settings in force in a shard.
 #[must_use]
 pub fn settings(rows: &impl ReadRows) -> Settings {
     rows.get(&settings_row())
-        .map(|row| postcard::from_bytes(&row).expect("written by configure"))
+        .map(|row| read_versioned("settings", &row).expect("written by configure"))
         .unwrap_or_default()
 }
 

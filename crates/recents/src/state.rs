@@ -45,13 +45,17 @@ pub struct List {
     pub(crate) archive_effect: u64,
     /// The last search's time.
     pub(crate) active_ms: u64,
-    /// What the history rows count against the tenant.
+    /// What history rows and notes of removals count against the tenant.
     pub(crate) history_bytes: u64,
+    /// Notes of removals.
+    pub(crate) removals: u16,
     items: Bytes,
 }
 
-/// Two timers, the effect, the time, the bytes.
-const HEADER_BYTES: usize = 16 + 16 + 8 + 8 + 8;
+/// Version, two timers, the effect, the time, the bytes, the removals.
+const HEADER_BYTES: usize = 1 + 16 + 16 + 8 + 8 + 8 + 2;
+/// Of the list's row.
+const VERSION: u8 = 1;
 
 impl List {
     /// A user who has never searched.
@@ -62,6 +66,7 @@ impl List {
             archive_effect: 0,
             active_ms: 0,
             history_bytes: 0,
+            removals: 0,
             items: Bytes::new(),
         }
     }
@@ -72,29 +77,33 @@ impl List {
     /// If it is not one of [`List::encode`]'s: rows are ours alone.
     #[must_use]
     pub fn decode(row: &Bytes) -> List {
+        assert_eq!(row[0], VERSION, "a list of a version that this binary is too old for");
         let field = |at: usize| *row[at..].first_chunk::<8>().expect("rows have a whole header");
         let timer = |at: usize| {
             let id = TimerId::from_bytes(*row[at..].first_chunk().expect("as above"));
             (id.number != 0).then_some(id)
         };
         List {
-            idle_timer: timer(0),
-            archive_timer: timer(16),
-            archive_effect: u64::from_be_bytes(field(32)),
-            active_ms: u64::from_be_bytes(field(40)),
-            history_bytes: u64::from_be_bytes(field(48)),
+            idle_timer: timer(1),
+            archive_timer: timer(17),
+            archive_effect: u64::from_be_bytes(field(33)),
+            active_ms: u64::from_be_bytes(field(41)),
+            history_bytes: u64::from_be_bytes(field(49)),
+            removals: u16::from_be_bytes([row[57], row[58]]),
             items: row.slice(HEADER_BYTES..),
         }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut row = Vec::with_capacity(HEADER_BYTES + self.items.len());
+        row.put_u8(VERSION);
         let absent = TimerId { deadline_ms: 0, number: 0 };
         row.put_slice(&self.idle_timer.unwrap_or(absent).to_bytes());
         row.put_slice(&self.archive_timer.unwrap_or(absent).to_bytes());
         row.put_u64(self.archive_effect);
         row.put_u64(self.active_ms);
         row.put_u64(self.history_bytes);
+        row.put_u16(self.removals);
         row.put_slice(&self.items);
         row
     }
@@ -110,7 +119,8 @@ impl List {
     pub(crate) fn with_front(&self, new: Item<'_>, keep: usize) -> List {
         let mut items = Vec::with_capacity(self.items.len() + ITEM_BYTES + new.query.len());
         put_item(&mut items, new);
-        for item in self.items().filter(|old| old.folded != new.folded).take(keep.saturating_sub(1)) {
+        for item in self.items().filter(|old| old.folded != new.folded).take(keep.saturating_sub(1))
+        {
             put_item(&mut items, item);
         }
         List { active_ms: new.at_ms, items: items.into(), ..self.clone() }

@@ -356,3 +356,21 @@ fn removal_by_an_idle_user_does_not_bring_the_list_into_memory() {
     assert!(!rig.views.contains_key(&list_row(TENANT, "ann")[..]));
     assert_eq!(list(&rig, "ann"), ["b"]);
 }
+
+#[test]
+fn removals_are_counted_and_bounded_and_clearing_gives_them_back() {
+    let mut rig = rig();
+    search(&mut rig, "ann", "a");
+    let before = rig.ground.usage()[&TENANT].bytes;
+    let removal = |n: u32| {
+        Command::Remove(Remove { user: "ann".into(), folded: fold(&format!("never {n}")) })
+    };
+    for n in 0..1000 {
+        assert_eq!(apply(&mut rig, &removal(n)), Reply::Removed);
+    }
+    assert_eq!(apply(&mut rig, &removal(7)), Reply::Removed, "noted before");
+    assert_eq!(apply(&mut rig, &removal(1000)), Reply::TooManyRemovals);
+    assert!(rig.ground.usage()[&TENANT].bytes > before);
+    clear(&mut rig, "ann");
+    assert_eq!(rig.ground.usage()[&TENANT].bytes, 0);
+}

@@ -1,10 +1,12 @@
 //! `stampede check`: what a data folder holds, and whether it is sound.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::process::ExitCode;
 
 use journal::inspect::{Report, Verdict, inspect};
-use kernel::ShardId;
+use kernel::{Base, Index, ShardId};
+use store::{FjallBase, StoreOptions};
 
 pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
     let shard_count = node::shard_count(data_dir)?;
@@ -13,7 +15,10 @@ pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
     for shard in (0..shard_count).map(ShardId) {
         let folder = node::shard_folder(data_dir, shard);
         match inspect(&folder.join("log")) {
-            Ok(report) => sound &= show(shard, &report),
+            Ok(report) => {
+                sound &= show(shard, &report);
+                sound &= report.in_use || rows_fit(shard, &folder.join("rows"), &report);
+            }
             Err(error) => {
                 sound = false;
                 println!("shard {shard}: {error}");
@@ -22,6 +27,36 @@ pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
     }
     println!("{}", if sound { "sound" } else { "NOT SOUND" });
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads every row, and holds the point they stand at against the log.
+fn rows_fit(shard: ShardId, folder: &Path, report: &Report) -> bool {
+    if !folder.exists() {
+        // Made at the first start, after the log.
+        return report.last <= Index(1);
+    }
+    let base = match FjallBase::open(folder, StoreOptions::default()) {
+        Ok(base) => base,
+        Err(error) => {
+            println!("  ROWS of shard {shard} cannot be opened: {error}");
+            return false;
+        }
+    };
+    let applied = base.applied();
+    let mut count = 0_u64;
+    for row in base.range(Bound::Unbounded, Bound::Unbounded, false) {
+        if let Err(error) = row {
+            println!("  ROWS of shard {shard} cannot be read: {error}");
+            return false;
+        }
+        count += 1;
+    }
+    println!("  rows: {count}, as of entry {applied}");
+    let fits = report.first <= applied.next() && applied <= report.last;
+    if !fits {
+        println!("  ROWS of shard {shard} do not fit the log: entries are missing between them");
+    }
+    fits
 }
 
 fn show(shard: ShardId, report: &Report) -> bool {

@@ -35,7 +35,8 @@ pub(crate) struct ServeFlags {
     #[serde(skip)]
     config: Option<PathBuf>,
     /// No keys needed, the user is X-User; on loopback addresses only
-    #[arg(long, env = "STAMPEDE_DEV", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "STAMPEDE_DEV", num_args = 0..=1, default_missing_value = "true",
+          value_parser = clap::builder::BoolishValueParser::new())]
     dev: Option<bool>,
     /// Certificates for TLS, as PEM; read again on SIGHUP
     #[arg(long, env = "STAMPEDE_TLS_CERT", value_name = "FILE")]

@@ -68,7 +68,9 @@ fn line(log: &Path, shard: u16, entry: &EntryReport) -> anyhow::Result<Value> {
 fn command(envelope: &Envelope) -> Value {
     let (machine, meaning) = match envelope.machine {
         KERNEL => ("kernel".to_owned(), shown(MailCommand::decode(envelope.command.clone()))),
-        tenants::ID => ("tenants".to_owned(), shown(tenants::Command::decode(&envelope.command))),
+        tenants::MACHINE => {
+            ("tenants".to_owned(), shown(tenants::Command::decode(&envelope.command)))
+        }
         recents::MACHINE => {
             ("recents".to_owned(), shown(recents::Command::decode(&envelope.command)))
         }
@@ -80,7 +82,8 @@ fn command(envelope: &Envelope) -> Value {
         "tenant": envelope.tenant.0,
         "idempotencyKey": envelope.idempotency.map(|given| hex(&given.key)),
         "command": meaning,
-        "bytes": hex(&envelope.command),
+        // A tenant's commands hold secrets, which their description leaves out.
+        "bytes": (envelope.machine != tenants::MACHINE).then(|| hex(&envelope.command)),
     })
 }
 

@@ -18,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -28,7 +28,7 @@ struct Cli {
 enum Command {
     /// Serve the API from a data folder.
     Serve(Box<config::ServeFlags>),
-    /// Read a data folder and say what it holds and whether it is sound. Writes nothing.
+    /// Read a data folder, logs and rows, and say whether it is sound. Changes nothing.
     Check {
         /// The data folder.
         data_dir: PathBuf,
@@ -58,8 +58,21 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stampede: {error:#}");
+            eprintln!("stampede: {}", in_one_line(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes; a cause that is part of what was said already is not said again.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }

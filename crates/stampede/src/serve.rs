@@ -42,7 +42,6 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
-    let admin_key = http_edge::auth::bootstrap(&node).await?;
     let tls = match config.tls {
         Some((cert, key)) => Some(Arc::new(Tls::load(cert, key)?)),
         None => None,
@@ -58,7 +57,8 @@ async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    if let Some(key) = admin_key {
+    // After everything that can fail: a key that is made must be shown.
+    if let Some(key) = http_edge::auth::bootstrap(&node).await? {
         println!("admin key, shown this once: {key}");
     }
     println!("stampede is ready on {scheme}://{address}");

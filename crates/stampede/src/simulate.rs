@@ -14,7 +14,7 @@ pub(crate) struct SimFlags {
     #[arg(long, default_value = "all")]
     machine: Choice,
     /// How many seeds to run [default: 1 with --seed, 1000 without]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// Steps with faults in each run
     #[arg(long, default_value_t = Arguments::default().steps)]

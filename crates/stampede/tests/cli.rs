@@ -198,6 +198,36 @@ fn check_and_dump_read_a_folder_and_name_the_damage() {
 }
 
 #[test]
+fn check_holds_rows_against_the_log() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev", "--shards", "1"]);
+    for n in 0..20 {
+        server.search("ann", &format!("query {n}"));
+    }
+    assert!(server.terminate());
+    let check = run(&["check", path(&dir)]);
+    assert!(check.status.success(), "{}", text(&check.stdout));
+    let log = dir.path().join("shard-00/log");
+    for entry in std::fs::read_dir(&log).expect("a folder") {
+        std::fs::remove_file(entry.expect("it can be read").path()).expect("removed");
+    }
+    let check = run(&["check", path(&dir)]);
+    let shown = text(&check.stdout);
+    assert!(!check.status.success() && shown.contains("do not fit the log"), "{shown}");
+}
+
+#[test]
+fn start_that_fails_does_not_use_up_the_admin_key() {
+    let dir = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let failed = run(&["serve", "--data", path(&dir), "--listen", &address]);
+    assert!(!failed.status.success());
+    let server = Server::start(dir.path(), &[]);
+    assert!(server.admin_key.is_some(), "the start that works shows it");
+}
+
+#[test]
 fn folder_that_is_none_is_said_to_be_none() {
     let dir = folder();
     let check = run(&["check", path(&dir)]);
@@ -237,7 +267,7 @@ fn settings_that_make_no_sense_are_refused_by_name() {
         (&["--dev", "--listen", "0.0.0.0:0"][..], "loopback"),
         (&["--config", bad][..], "recent-keep"),
         (&["--shards", "0"][..], "--shards"),
-        (&["--recents-keep", "0"][..], "recents.keep"),
+        (&["--recents-keep", "0"][..], "recents-keep"),
         (&["--tls-cert", "x.pem"][..], "--tls-key"),
         (&["--jwks", "nothing"][..], "TENANT=FILE"),
         (&["--archive", "s3://bucket"][..], "s3://bucket"),

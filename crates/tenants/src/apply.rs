@@ -14,8 +14,8 @@ use crate::record::{
     TenantRow, VerifyingKeys,
 };
 use crate::{
-    DEFAULT_TENANT, ID, KEY_NAME_BYTES_MAX, KEYS_MAX, NAME, SHOPPER_KEYS_BYTES_MAX, TOMBSTONE_MS,
-    is_tenant_name, state,
+    DEFAULT_TENANT, KEY_NAME_BYTES_MAX, KEYS_MAX, MACHINE, NAME, SHOPPER_KEYS_BYTES_MAX,
+    TOMBSTONE_MS, is_tenant_name, state,
 };
 
 /// The machine. All it knows is in rows.
@@ -24,7 +24,7 @@ pub struct Tenants;
 
 impl Machine for Tenants {
     fn id(&self) -> MachineId {
-        ID
+        MACHINE
     }
 
     fn name(&self) -> &'static str {

@@ -51,7 +51,7 @@ pub use record::{
 pub use state::{key, key_row, keys, name_row, tenant, tenant_named, tenant_row, tenants};
 
 /// The machine's number.
-pub const ID: MachineId = MachineId(2);
+pub const MACHINE: MachineId = MachineId(2);
 
 /// The machine's name.
 pub const NAME: &str = "tenants";

@@ -18,18 +18,18 @@ use kernel::machine::machine_key;
 use kernel::rows::{ReadRows, Scan};
 
 use crate::record::{KeyHash, KeyId, KeyRecord, KeyRow, NameRow, Record, TenantRecord, TenantRow};
-use crate::{ID, KEYS_MAX};
+use crate::{KEYS_MAX, MACHINE};
 
 /// The row of a tenant, and the key of its view.
 #[must_use]
 pub fn tenant_row(tenant: TenantId) -> Vec<u8> {
-    machine_key(ID, b't', tenant)
+    machine_key(MACHINE, b't', tenant)
 }
 
 /// The row of a key, and the key of its view.
 #[must_use]
 pub fn key_row(hash: &KeyHash) -> Vec<u8> {
-    let mut key = machine_key(ID, b'k', TenantId::SYSTEM);
+    let mut key = machine_key(MACHINE, b'k', TenantId::SYSTEM);
     key.extend_from_slice(&hash.0);
     key
 }
@@ -37,14 +37,14 @@ pub fn key_row(hash: &KeyHash) -> Vec<u8> {
 /// The row of a tenant's name, and the key of its view.
 #[must_use]
 pub fn name_row(name: &str) -> Vec<u8> {
-    let mut key = machine_key(ID, b'n', TenantId::SYSTEM);
+    let mut key = machine_key(MACHINE, b'n', TenantId::SYSTEM);
     key.extend_from_slice(name.as_bytes());
     key
 }
 
 /// The beginning of the rows that list a tenant's keys.
 pub(crate) fn key_list(tenant: TenantId) -> Vec<u8> {
-    machine_key(ID, b'i', tenant)
+    machine_key(MACHINE, b'i', tenant)
 }
 
 /// The row that leads from a key's id to its hash.
@@ -56,7 +56,7 @@ pub(crate) fn key_id_row(tenant: TenantId, id: KeyId) -> Vec<u8> {
 
 /// The row that holds the number of the next tenant.
 pub(crate) fn next_tenant_row() -> Vec<u8> {
-    machine_key(ID, b'c', TenantId::SYSTEM)
+    machine_key(MACHINE, b'c', TenantId::SYSTEM)
 }
 
 fn read<R: Record>(rows: &impl ReadRows, key: &[u8]) -> Option<R> {

@@ -46,12 +46,14 @@ impl World {
             Tenants.fire(&mut turn, &due);
         }
         let reply = command.map(|command| {
-            let mut turn = self.ground.turn(&mut self.rows, stamp, ID, DEFAULT_TENANT);
+            let mut turn = self.ground.turn(&mut self.rows, stamp, MACHINE, DEFAULT_TENANT);
             Tenants.apply(&mut turn, command)
         });
         self.ground.end_entry(&mut self.rows);
         for output in std::mem::take(&mut self.ground.outputs) {
-            let Output::View { machine: ID, key, value } = output else { panic!("{output:?}") };
+            let Output::View { machine: MACHINE, key, value } = output else {
+                panic!("{output:?}")
+            };
             match value {
                 Some(value) => self.views.insert(key, value),
                 None => self.views.remove(&key),

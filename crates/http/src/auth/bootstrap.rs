@@ -28,12 +28,8 @@ pub enum BootstrapError {
 /// # Errors
 /// [`BootstrapError`] when the node is not up to it.
 pub async fn bootstrap(node: &Node) -> Result<Option<String>, BootstrapError> {
-    let there = node
-        .view_or_row(
-            tenants::place(),
-            tenants::tenant_view(tenants::DEFAULT_TENANT),
-        )
-        .await?;
+    let there =
+        node.view_or_row(tenants::place(), tenants::tenant_view(tenants::DEFAULT_TENANT)).await?;
     if there.is_some() {
         return Ok(None);
     }
@@ -46,7 +42,7 @@ pub async fn bootstrap(node: &Node) -> Result<Option<String>, BootstrapError> {
         expires_at_ms: None,
     };
     let envelope = Envelope {
-        machine: tenants::ID,
+        machine: tenants::MACHINE,
         tenant: TenantId::SYSTEM,
         idempotency: None,
         command: Command::Bootstrap(key).encode(),

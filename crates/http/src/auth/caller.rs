@@ -31,7 +31,8 @@ pub struct Caller {
     pub user: Option<Arc<str>>,
     /// The key's id; `None` for a shopper's token, and without a key in `--dev`.
     pub key_id: Option<KeyId>,
-    /// Whether this is a shopper's token, which acts for its own user only.
+    /// Whether this is a shopper's token, or a storefront's key in a shopper's stead: it acts for
+    /// that user only.
     pub is_shopper: bool,
     auth: Auth,
     record: Arc<Tenant>,
@@ -53,22 +54,23 @@ impl Caller {
     /// `forbidden`.
     pub fn check_user(&self, user: &str) -> Result<(), Problem> {
         if self.is_shopper && self.user.as_deref() != Some(user) {
-            let why = "a shopper's token acts for its own user only";
+            let why = "a shopper, or a storefront for one, acts for that user only";
             return Err(ProblemKind::Forbidden.because(why));
         }
         Ok(())
     }
 
-    /// Refuses when the tenant keeps as much as it may. To be called before something is created.
+    /// Refuses when the tenant keeps as much as it may. To be called before something is written
+    /// that stays; `creates_entity` says whether it is one more of what the quota counts.
     ///
     /// # Errors
     /// `quota-exceeded`, naming the quota, without `retryAfterMs`.
-    pub fn check_room(&self) -> Result<(), Problem> {
+    pub fn check_room(&self, creates_entity: bool) -> Result<(), Problem> {
         let quotas = &self.record.record.quotas;
         if quotas.bytes_stored.is_none() && quotas.entities.is_none() {
             return Ok(());
         }
-        quota::check_room(quotas, self.auth.node().usage(self.tenant))
+        quota::check_room(quotas, self.auth.node().usage(self.tenant), creates_entity)
     }
 
     /// Whether this is an admin of `default`, who may act on every tenant.
@@ -90,8 +92,8 @@ impl FromRequestParts<Ctx> for Caller {
         let Some(known) = auth.identify(&parts.headers, ctx.edge().dev).await? else {
             return Err(unauthenticated("a key or token is needed: Authorization: Bearer …"));
         };
-        let caller = admit(ctx, &known, &parts.headers)?;
-        check_access(&caller, ctx.route().doc.access)?;
+        let mut caller = admit(ctx, &known, &parts.headers)?;
+        check_access(&mut caller, ctx.route().doc.access)?;
         Ok(caller)
     }
 }
@@ -168,7 +170,7 @@ fn admit(ctx: &Ctx, known: &Known, headers: &HeaderMap) -> Result<Caller, Proble
     })
 }
 
-fn check_access(caller: &Caller, access: Access) -> Result<(), Problem> {
+fn check_access(caller: &mut Caller, access: Access) -> Result<(), Problem> {
     let (Access::Scope(name) | Access::ScopeOrShopper(name)) = access else { return Ok(()) };
     if caller.is_shopper {
         return match access {
@@ -177,7 +179,16 @@ fn check_access(caller: &Caller, access: Access) -> Result<(), Problem> {
         };
     }
     let scope = Scope::named(name).expect("routes name scopes that there are");
-    if caller.scopes.opens(scope) { Ok(()) } else { Err(missing(name)) }
+    if caller.scopes.opens(scope) {
+        return Ok(());
+    }
+    // A storefront does what the shopper could whom it names, and nothing for anybody else.
+    let stands_in = caller.scopes.opens(Scope::Storefront) && caller.user.is_some();
+    if stands_in && matches!(access, Access::ScopeOrShopper(_)) {
+        caller.is_shopper = true;
+        return Ok(());
+    }
+    Err(missing(name))
 }
 
 fn missing(scope: &'static str) -> Problem {

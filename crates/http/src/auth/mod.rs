@@ -210,7 +210,8 @@ impl Auth {
         if !is_key && (token.len() > TOKEN_BYTES_MAX || token.matches('.').count() != 2) {
             return Err(unauthenticated("this is neither a key nor a token"));
         }
-        let tenant_name = if is_key { None } else { named_tenant(headers)? };
+        let named = named_tenant(headers)?;
+        let tenant_name = if is_key { None } else { named };
         let hash = match tenant_name {
             // The same token may be good for one tenant and not for another.
             Some(name) => secret::hash(&[token.as_bytes(), b"\0", name.as_bytes()].concat()),
@@ -218,7 +219,7 @@ impl Auth {
         };
         if let Some(known) = self.0.known.get(&hash) {
             if self.still_holds(&known) {
-                return Ok(Some(known));
+                return of_tenant(known, named).map(Some);
             }
             self.0.known.remove(&hash);
         }
@@ -228,7 +229,7 @@ impl Auth {
             self.shopper(token, tenant_name).await?
         });
         self.0.known.put(hash, Arc::clone(&known));
-        Ok(Some(known))
+        of_tenant(known, named).map(Some)
     }
 
     fn still_holds(&self, known: &Known) -> bool {
@@ -298,6 +299,18 @@ impl Auth {
             key_view: None,
             expires_at_ms: None,
         }))
+    }
+}
+
+/// Refuses a credential of another tenant than `X-Tenant` names: answering for its own would be a
+/// surprise.
+fn of_tenant(known: Arc<Known>, named: Option<&str>) -> Result<Arc<Known>, Problem> {
+    match named {
+        Some(name) if name != &*known.tenant.name => {
+            let why = "X-Tenant names another tenant than the key is of";
+            Err(ProblemKind::Forbidden.because(why))
+        }
+        _ => Ok(known),
     }
 }
 

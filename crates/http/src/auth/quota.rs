@@ -86,7 +86,11 @@ impl Gauge {
 }
 
 /// Refuses to keep more than the tenant may. Trying again does not help, so it says nothing of it.
-pub(crate) fn check_room(quotas: &Quotas, usage: Usage) -> Result<(), Problem> {
+pub(crate) fn check_room(
+    quotas: &Quotas,
+    usage: Usage,
+    creates_entity: bool,
+) -> Result<(), Problem> {
     let full = |used: i64, quota: Option<u64>| {
         quota.is_some_and(|quota| u64::try_from(used).unwrap_or(0) >= quota)
     };
@@ -94,7 +98,7 @@ pub(crate) fn check_room(quotas: &Quotas, usage: Usage) -> Result<(), Problem> {
     if full(usage.bytes, quotas.bytes_stored) {
         return refuse("the tenant's quota bytesStored is used up: delete something");
     }
-    if full(usage.entities, quotas.entities) {
+    if creates_entity && full(usage.entities, quotas.entities) {
         return refuse("the tenant's quota entities is used up: delete something");
     }
     Ok(())
@@ -210,17 +214,19 @@ mod tests {
     #[test]
     fn storage_quotas_name_themselves_and_do_not_ask_to_try_again() {
         let quotas = Quotas { bytes_stored: Some(10), entities: Some(2), ..Quotas::UNLIMITED };
-        assert_eq!(check_room(&quotas, Usage { bytes: 9, entities: 1 }), Ok(()));
-        assert_eq!(check_room(&quotas, Usage { bytes: -5, entities: 0 }), Ok(()));
+        assert_eq!(check_room(&quotas, Usage { bytes: 9, entities: 1 }, true), Ok(()));
+        assert_eq!(check_room(&quotas, Usage { bytes: -5, entities: 0 }, true), Ok(()));
         for (usage, name) in [
             (Usage { bytes: 10, entities: 0 }, "bytesStored"),
             (Usage { bytes: 0, entities: 2 }, "entities"),
         ] {
-            let problem = check_room(&quotas, usage).expect_err("it is full");
+            let problem = check_room(&quotas, usage, true).expect_err("it is full");
             assert!(problem.detail.contains(name), "{}", problem.detail);
             assert_eq!(problem.retry_after_ms, None);
         }
+        let many = Usage { bytes: 0, entities: 9 };
+        assert_eq!(check_room(&quotas, many, false), Ok(()), "what is there may be written to");
         let none = Quotas { bytes_stored: Some(0), ..Quotas::UNLIMITED };
-        assert!(check_room(&none, Usage::default()).is_err());
+        assert!(check_room(&none, Usage::default(), false).is_err());
     }
 }

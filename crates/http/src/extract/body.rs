@@ -74,6 +74,10 @@ impl FromRequest<Ctx> for RawBody {
 /// # Errors
 /// `invalid-body`.
 pub fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+    // serde would read the fields of a struct from an array, too.
+    if raw.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ProblemKind::InvalidBody.because("the body must be an object, not an array"));
+    }
     serde_json::from_slice(raw).map_err(|_| invalid::<T>(raw))
 }
 

@@ -83,7 +83,8 @@ pub fn routes() -> Routes {
             doc("Forget one query")
                 .text("However it was spelt; from the list and from the history.")
                 .scope_or_shopper("produce")
-                .gives_nothing(204, "Forgotten, if it was there"),
+                .gives_nothing(204, "Forgotten, if it was there")
+                .problems(&[ProblemKind::Conflict]),
         )
         .post(
             "/v1/users/{user}/searches:warm",
@@ -187,8 +188,16 @@ async fn add(
 ) -> Result<Response, Problem> {
     check_user(&caller, &user)?;
     let query = check_query(&body.value.q, ProblemKind::InvalidBody)?.to_owned();
-    caller.check_room()?;
     let key = idempotency.with(caller.tenant, &body.raw);
+    if let Err(full) = caller.check_room(true) {
+        let answered = edge.node.is_answered(recents::place(caller.tenant, &user), key).await?;
+        let exists = view(&edge, &caller, &user).await?.is_some();
+        // An answer that was given is given again. No room for one user more leaves room for
+        // those who are there, as long as there is room for their bytes.
+        if !answered && (!exists || caller.check_room(false).is_err()) {
+            return Err(full);
+        }
+    }
     let folded = recents::fold(&query);
     let command = Command::Add(Add { user: user.clone(), query: query.clone(), folded });
     let Reply::Added { at_ms } = submit(&edge, &caller, &user, key, &command).await? else {
@@ -199,11 +208,7 @@ async fn add(
 }
 
 /// The user's list: from memory, without more than a look, or from its row.
-async fn view(
-    edge: &EdgeState,
-    caller: &Caller,
-    user: &str,
-) -> Result<Option<Arc<View>>, Problem> {
+async fn view(edge: &EdgeState, caller: &Caller, user: &str) -> Result<Option<Arc<View>>, Problem> {
     let row = recents::list_row(caller.tenant, user);
     if let Some(view) = edge.node.view(&row) {
         return Ok(Some(view));
@@ -212,7 +217,7 @@ async fn view(
     Ok(edge.node.view_or_row(place, row).await?)
 }
 
-/// The tag that the client has, if it has one.
+/// The tags that the client has.
 struct IfNoneMatch(Option<HeaderValue>);
 
 impl FromRequestParts<Ctx> for IfNoneMatch {
@@ -223,26 +228,42 @@ impl FromRequestParts<Ctx> for IfNoneMatch {
     }
 }
 
+impl IfNoneMatch {
+    /// Weak comparison, as RFC 9110 has it for this header: a proxy may have weakened the tag.
+    fn has(&self, etag: &[u8]) -> bool {
+        let Some(value) = &self.0 else { return false };
+        value
+            .as_bytes()
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+            .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
+    }
+}
+
 async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(user): Path<String>,
     Query(query): Query<ListQuery>,
-    IfNoneMatch(known): IfNoneMatch,
+    known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     check_user(&caller, &user)?;
     let Some(view) = view(&edge, &caller, &user).await? else {
         return Ok(json(Bytes::from_static(br#"{"items":[]}"#)));
     };
-    let etag = HeaderValue::from_maybe_shared(view.quoted_etag()).expect("hex in quotes");
-    let mut response = if known.as_ref() == Some(&etag) {
-        StatusCode::NOT_MODIFIED.into_response()
+    let etag = view.quoted_etag();
+    let mut response = if known.has(&etag) {
+        let mut response = json(Bytes::new());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
     } else {
+        let keep = usize::from(edge.node.recents_settings().keep);
         json(match query.limit {
-            None => view.rendered(|row| render(row, LIST_DEFAULT)),
-            Some(limit) => render(&view.value, limit.get()),
+            None => view.rendered(|row| render(row, LIST_DEFAULT.min(keep))),
+            Some(limit) => render(&view.value, limit.get().min(keep)),
         })
     };
+    let etag = HeaderValue::from_maybe_shared(etag).expect("hex in quotes");
     response.headers_mut().insert(ETAG, etag);
     Ok(response)
 }
@@ -314,7 +335,10 @@ async fn remove(
     check_user(&caller, &user)?;
     let folded = recents::fold(check_query(&query, ProblemKind::InvalidParameter)?);
     let command = Command::Remove(Remove { user: user.clone(), folded });
-    submit(&edge, &caller, &user, None, &command).await?;
+    if submit(&edge, &caller, &user, None, &command).await? == Reply::TooManyRemovals {
+        let detail = "so many queries of this user were removed one by one that only all can be";
+        return Err(ProblemKind::Conflict.because(detail));
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -207,7 +207,7 @@ pub(super) async fn ask(
     idempotency: Option<IdempotencyKey>,
 ) -> Result<Reply, Problem> {
     let envelope = Envelope {
-        machine: tenants::ID,
+        machine: tenants::MACHINE,
         tenant: caller.tenant,
         idempotency,
         command: command.encode(),
@@ -301,7 +301,8 @@ async fn list(
 }
 
 pub(super) fn cursor_bytes<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Problem> {
-    let refuse = |_| ProblemKind::InvalidCursor.because("this cursor is not of this list");
+    let refuse =
+        |_| ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave");
     bytes.try_into().map_err(refuse)
 }
 
@@ -348,8 +349,9 @@ async fn set_quotas(
     require_operator(&caller)?;
     let tenant = named(&caller, &tenant).await?.record.id;
     let nothing = |quota: Given<u32>| quota == Some(Some(0));
-    if nothing(new.requests_per_second) || nothing(new.burst) {
-        let why = "requestsPerSecond and burst are at least 1";
+    // None at all would lock out whoever could undo it.
+    if nothing(new.requests_per_second) || nothing(new.burst) || nothing(new.connections) {
+        let why = "requestsPerSecond, burst and connections are at least 1";
         return Err(ProblemKind::Unprocessable.because(why));
     }
     let initial = Quotas::initial(tenant);

@@ -40,7 +40,7 @@ async fn bad_json_is_refused_with_the_place() {
         (r#"{"name":null,"count":1}"#, "at name: invalid type: null"),
         (r#"{"name":"\ud800","count":1}"#, "at name: "),
         ("{\"name\":\"a\u{1}\",\"count\":1}", "control character"),
-        ("[]", "invalid length"),
+        ("[]", "must be an object"),
         ("null", "invalid type: null"),
         ("42", "invalid type: integer"),
         (&deep, "recursion limit"),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kernel::machine::Effect;
-use kernel::rows::RowsReader;
+use kernel::rows::{RowsReader, Scan};
 use kernel::{Machine, MachineId, TenantId};
 use recents::{
     Add, ArchiveEffect, Archived, Clear, Command, List, MACHINE, PurgeEffect, Recents,
@@ -276,7 +276,7 @@ impl RecentsModel {
         for search in user.history.iter_mut().filter(|s| s.folded == remove.folded) {
             search.removed = true;
         }
-        user.shown = true;
+        user.shown = user.idle_timer.is_some();
     }
 
     fn clear(&mut self, scene: &mut Scene<'_>, clear: &Clear) {
@@ -452,6 +452,10 @@ fn check_usage(users: &[User], sight: &Sight<'_>) -> Result<(), Difference> {
             .iter()
             .flat_map(|user| recents::oldest(sight.rows, tenant, &user.name, u64::MAX, usize::MAX));
         let bytes: u64 = rows.map(|entry| entry.row_bytes).sum();
+        let notes = mine.iter().flat_map(|user| {
+            sight.rows.scan(&Scan::prefix(&recents::user_key(tenant, b'x', &user.name)))
+        });
+        let bytes = bytes + notes.map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
         same("users counted", &(mine.len() as i64), &found.entities)?;
         same("bytes counted", &i64::try_from(bytes).expect("small"), &found.bytes)?;
     }

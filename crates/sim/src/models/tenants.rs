@@ -5,8 +5,8 @@ use kernel::machine::Effect;
 use kernel::rows::RowsReader;
 use kernel::{Machine, MachineId, TenantId};
 use tenants::{
-    Command, CreateKey, CreateTenant, DEFAULT_NAME, DEFAULT_TENANT, DeleteTenant, ID, KeyHash,
-    KeyId, KeyRecord, KeyRow, NameRow, NewKey, Quotas, Record, Refusal, Reply, RevokeKey, Scope,
+    Command, CreateKey, CreateTenant, DEFAULT_NAME, DEFAULT_TENANT, DeleteTenant, KeyHash, KeyId,
+    KeyRecord, KeyRow, MACHINE, NameRow, NewKey, Quotas, Record, Refusal, Reply, RevokeKey, Scope,
     Scopes, SetQuotas, SetShopperKeys, ShopperKeys, TOMBSTONE_MS, TenantRecord, TenantRow, Tenants,
     VerifyingKeys,
 };
@@ -57,7 +57,7 @@ impl TenantsSubject {
 
 impl Subject for TenantsSubject {
     fn id(&self) -> MachineId {
-        ID
+        MACHINE
     }
 
     fn machine(&self) -> Box<dyn Machine> {
@@ -308,7 +308,7 @@ fn row_and_view(
     expected: Option<Bytes>,
 ) -> Result<(), Difference> {
     same("row", &expected, &sight.rows.get(&row))?;
-    match sight.views.get(&(ID, row.into())) {
+    match sight.views.get(&(MACHINE, row.into())) {
         Some(view) => same("view", &expected, view),
         None => Ok(()),
     }

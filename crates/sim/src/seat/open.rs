@@ -54,8 +54,7 @@ impl Seat {
         let log = (common.options.parts.log)(Box::new(log), sink);
         let base = (common.options.parts.base)(self.base.clone());
         let machines = common.machines();
-        let opened =
-            Shard::open(self.place, log, base, machines, &mut |_| {});
+        let opened = Shard::open(self.place, log, base, machines, &mut |_| {});
         let opened = opened.map_err(|error| format!("opening shard {shard}: {error}"))?;
         same("applied after opening", &self.known(), &opened.shard.applied())?;
         self.live = Some(Live {

@@ -126,7 +126,7 @@ async fn tenants_are_created_once_by_name_and_listed_in_order() {
     let page = world.get(&world.operator, &path).await.json;
     assert_eq!((names(&page), page.get("nextCursor")), (vec!["fourth".to_owned()], None));
     let seen = world.get(&world.operator, "/v1/tenants?cursor=AAAAAAAA").await;
-    assert!(seen.is_problem(400, "invalid-cursor"), "{}", seen.json);
+    assert!(seen.is_problem(400, "invalid-parameter"), "{}", seen.json);
 }
 
 #[tokio::test]

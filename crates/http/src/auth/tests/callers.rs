@@ -77,7 +77,7 @@ async fn bad_keys(world: &World) -> (String, String, String) {
     };
     let command = Command::CreateKey(CreateKey { tenant: tenants::DEFAULT_TENANT, key }).encode();
     let tenant = tenants::DEFAULT_TENANT;
-    let envelope = Envelope { machine: tenants::ID, tenant, idempotency: None, command };
+    let envelope = Envelope { machine: tenants::MACHINE, tenant, idempotency: None, command };
     world.node.submit(tenants::place(), envelope).await.expect("the node takes it");
 
     world.post(&world.operator, "/v1/tenants", &json!({ "name": "gone" })).await;

@@ -64,7 +64,7 @@ fn probes() -> Routes {
         axum::Json(json!({ "tenant": visitor.tenant.0, "known": known }))
     }
     async fn store(caller: Caller) -> Result<StatusCode, Problem> {
-        caller.check_room()?;
+        caller.check_room(true)?;
         Ok(StatusCode::CREATED)
     }
     Routes::new("probe", "For tests.")
