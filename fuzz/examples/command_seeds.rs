@@ -25,7 +25,7 @@ fn main() -> std::io::Result<()> {
     std::fs::create_dir_all(&folder)?;
     let commands = [
         (recents::MACHINE, recents_commands()),
-        (tenants::ID, tenants_commands()),
+        (tenants::MACHINE, tenants_commands()),
         (KERNEL, mail_commands()),
     ];
     let mut seeds = vec![
