@@ -2,6 +2,7 @@
 
 mod administration;
 mod callers;
+mod searches;
 
 use std::sync::Arc;
 
