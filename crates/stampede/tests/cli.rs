@@ -33,18 +33,20 @@ impl Server {
         let mut command = stampede();
         command.envs(variables.iter().copied());
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(options);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut admin_key = None;
-        loop {
-            let line = lines.next().expect("it prints a line when ready").expect("text");
+        let child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut server = Server { child, address: String::new(), admin_key: None };
+        let stdout = server.child.stdout.take().expect("piped");
+        for line in BufReader::new(stdout).lines() {
+            let line = line.expect("text");
             if let Some(key) = line.strip_prefix("admin key, shown this once: ") {
-                admin_key = Some(key.to_owned());
+                server.admin_key = Some(key.to_owned());
             }
             if let Some(address) = line.strip_prefix("stampede is ready on http://") {
-                return Server { child, address: address.to_owned(), admin_key };
+                server.address = address.to_owned();
+                return server;
             }
         }
+        panic!("it ended without a word of being ready");
     }
 
     /// One request on a connection of its own; the status and the body.
