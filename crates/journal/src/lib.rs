@@ -1,13 +1,13 @@
 //! The durable log of a shard.
 //!
-//! [`Log`] is the contract; [`file`] keeps it on a local disk, [`memory`] in memory, and the
+//! [`Log`] is the contract; [`mod@file`] keeps it on a local disk, [`memory`] in memory, and the
 //! simulated disk of [`disk`] lets the file log's own code be crashed at any write.
 //! [`conformance`] is the suite that every provider passes.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`log`] | the contract: entries, events, errors |
-//! | [`file`] | the log in a folder: segments, group commit, recovery |
+//! | [`mod@file`] | the log in a folder: segments, group commit, recovery |
 //! | [`simulated`] | the file log without threads, on a simulated disk |
 //! | [`memory`] | the log in memory, which can have two owners |
 //! | [`disk`] | the file-system calls that the file log makes, real and simulated |

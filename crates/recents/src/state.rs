@@ -74,7 +74,7 @@ impl List {
     /// Reads a row.
     ///
     /// # Panics
-    /// If it is not one of [`List::encode`]'s: rows are ours alone.
+    /// If it is not a list's: rows are this machine's alone.
     #[must_use]
     pub fn decode(row: &Bytes) -> List {
         assert_eq!(row[0], VERSION, "a list of a version that this binary is too old for");

@@ -220,11 +220,15 @@ pub enum Refusal {
     NoNumbersLeft,
 }
 
+const REPLY_VERSION: u8 = 1;
+
 impl Reply {
     /// The bytes of the answer.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        Bytes::from(postcard::to_stdvec(self).expect("plain data in memory always encodes"))
+        // A version, because answers are remembered for a day and may outlive the binary.
+        let out = vec![REPLY_VERSION];
+        postcard::to_extend(self, out).expect("plain data in memory always encodes").into()
     }
 
     /// Reads [`Reply::encode`] back.
@@ -232,6 +236,12 @@ impl Reply {
     /// # Errors
     /// [`Unreadable::Body`] when it is not a reply of this machine.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
-        unpack(bytes)
+        match bytes {
+            [REPLY_VERSION, body @ ..] => unpack(body),
+            [version, ..] => {
+                Err(Unreadable::Version { what: "a reply of tenants", version: *version })
+            }
+            [] => Err(Unreadable::Short),
+        }
     }
 }
