@@ -143,6 +143,7 @@ fn kernel(args: &KernelArgs) -> Result<()> {
     let setup = args.common.setup(args.connections, args.clients);
     std::fs::create_dir_all(&setup.out)
         .with_context(|| format!("cannot make {}", setup.out.display()))?;
+    let load_before = proc::load_average()?;
     let mut lines = Vec::new();
     for (name, run) in PARTS {
         if args.only.is_empty() || args.only.iter().any(|only| only == name) {
@@ -150,7 +151,7 @@ fn kernel(args: &KernelArgs) -> Result<()> {
             lines.extend(run(&setup).with_context(|| format!("in part {name}"))?);
         }
     }
-    table::conclude(&setup, &lines)
+    table::conclude(&setup, &lines, load_before)
 }
 
 fn child(role: &str, args: &str) -> Result<()> {

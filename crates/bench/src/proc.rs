@@ -174,3 +174,10 @@ pub(crate) fn wall_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
+
+/// The machine's load average over the last minute.
+pub(crate) fn load_average() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
+    let first = text.split_whitespace().next().and_then(|first| first.parse().ok());
+    first.context("/proc/loadavg holds no number")
+}

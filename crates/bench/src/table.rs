@@ -158,17 +158,25 @@ pub(crate) fn render(lines: &[Line]) -> String {
 struct Results<'a> {
     smoke: bool,
     cores: usize,
+    /// The machine's load average before the run.
+    load_before: f64,
     lines: &'a [Line],
 }
 
+/// Above this, something else was running, and the figures are worth little.
+const LOAD_MAX: f64 = 0.5;
+
 /// Prints the table and writes `kernel.json` and `kernel.svg`.
-pub(crate) fn conclude(setup: &Setup, lines: &[Line]) -> Result<()> {
+pub(crate) fn conclude(setup: &Setup, lines: &[Line], load_before: f64) -> Result<()> {
     println!("{}", render(lines));
+    if load_before > LOAD_MAX {
+        println!("The load average was {load_before} before this began: measure again in peace.");
+    }
     if setup.smoke {
         println!("A smoke run: the figures show that everything runs, and nothing else.");
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let results = Results { smoke: setup.smoke, cores, lines };
+    let results = Results { smoke: setup.smoke, cores, load_before, lines };
     let json = serde_json::to_vec_pretty(&results).context("results as JSON")?;
     for (name, bytes) in [("kernel.json", json), ("kernel.svg", svg::chart(lines).into_bytes())] {
         let path = setup.out.join(name);
