@@ -203,8 +203,9 @@ impl Runner {
         let started = Instant::now();
         let published = self.shard.on_event(event);
         self.meters.apply_seconds.record(started.elapsed());
-        self.publish(published);
+        // Before the answers: whoever is refused finds out why.
         self.show_state();
+        self.publish(published);
     }
 
     /// Tells the edge how the shard is doing.
@@ -292,8 +293,8 @@ impl Runner {
     fn stop(&mut self, why: String) {
         let mut published = Published::default();
         self.shard.stop(why, &mut published);
-        self.publish(published);
         self.show_state();
+        self.publish(published);
     }
 
     fn refuse_everything(&mut self) {
