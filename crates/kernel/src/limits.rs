@@ -48,4 +48,6 @@ pub const CHECKPOINT_LOG_BYTES: u64 = 512 << 20;
 pub const LETTER_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
 /// Active rows in memory at which new commands wait until a checkpoint has finished.
-pub const OVERLAY_BYTES_MAX: usize = 512 << 20;
+///
+/// A frozen layer of as much may be on its way to the base at the same time.
+pub const OVERLAY_BYTES_MAX: usize = 256 << 20;

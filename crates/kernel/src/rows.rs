@@ -12,6 +12,7 @@
 //! A reader sees the newest layer that knows a key. What is written and deleted again within one
 //! layer, and was new to begin with, leaves no trace ([`Rows::put_new`]).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -56,6 +57,10 @@ pub struct Layer {
 /// What a row costs in memory besides its key and value: map node, two reference counts.
 const ROW_OVERHEAD_BYTES: usize = 96;
 
+fn row_bytes(key: &[u8], slot: &Slot) -> usize {
+    key.len() + slot.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
+}
+
 impl Layer {
     /// Approximate memory in use.
     #[must_use]
@@ -97,17 +102,42 @@ impl Layer {
     }
 
     fn put(&mut self, key: Bytes, slot: Slot) {
-        let size = key.len() + slot.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
-        self.bytes += size;
-        let key_len = key.len();
-        if let Some(old) = self.rows.insert(key, slot) {
-            self.bytes -= key_len + old.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
+        self.bytes += row_bytes(&key, &slot);
+        match self.rows.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(slot);
+            }
+            Entry::Occupied(mut place) => {
+                self.bytes -= row_bytes(place.key(), place.get());
+                place.insert(slot);
+            }
+        }
+    }
+
+    /// Writes a value over whatever is there, in one walk of the tree.
+    fn overwrite(&mut self, key: Bytes, value: Bytes) {
+        match self.rows.entry(key) {
+            Entry::Vacant(place) => {
+                let slot = Slot::Put(value);
+                self.bytes += row_bytes(place.key(), &slot);
+                place.insert(slot);
+            }
+            Entry::Occupied(mut place) => {
+                // New to the layers below it stays, whatever its value.
+                let slot = match place.get() {
+                    Slot::Fresh(_) => Slot::Fresh(value),
+                    Slot::Put(_) | Slot::Gone => Slot::Put(value),
+                };
+                self.bytes += row_bytes(place.key(), &slot);
+                self.bytes -= row_bytes(place.key(), place.get());
+                place.insert(slot);
+            }
         }
     }
 
     fn remove(&mut self, key: &[u8]) {
         if let Some(old) = self.rows.remove(key) {
-            self.bytes -= key.len() + old.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES;
+            self.bytes -= row_bytes(key, &old);
         }
     }
 
@@ -298,14 +328,7 @@ impl Rows {
 
     /// Writes a row.
     pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        let key = key.into();
-        // Under a dropped prefix nothing below can show, but the base must still see the put
-        // after the drop, which `Put` says as well as `Fresh` would.
-        let slot = match self.active.rows.get(&key) {
-            Some(Slot::Fresh(_)) => Slot::Fresh(value.into()),
-            _ => Slot::Put(value.into()),
-        };
-        self.active.put(key, slot);
+        self.active.overwrite(key.into(), value.into());
     }
 
     /// Writes a row whose key was never used before, not even by a row deleted since.

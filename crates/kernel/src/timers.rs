@@ -180,6 +180,12 @@ impl Timers {
         }
     }
 
+    /// Whether more than `count` timers are due at `at_ms`, of those in memory.
+    #[must_use]
+    pub fn are_due(&self, at_ms: u64, count: usize) -> bool {
+        self.wheel.keys().nth(count).is_some_and(|id| id.deadline_ms <= at_ms)
+    }
+
     /// Timers in memory.
     #[must_use]
     pub fn in_memory(&self) -> usize {

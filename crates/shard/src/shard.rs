@@ -159,8 +159,13 @@ impl<T> Shard<T> {
     /// Whether a timer is due that no entry in flight will fire.
     #[must_use]
     pub fn wants_pulse(&self, now_ms: u64) -> bool {
-        // One at a time: the entry in flight may fire what is due, and is applied before long.
-        self.in_flight.is_empty() && self.ground.timers.wake_ms() <= now_ms.max(self.at_ms)
+        let at_ms = now_ms.max(self.at_ms);
+        if self.in_flight.is_empty() {
+            return self.ground.timers.wake_ms() <= at_ms;
+        }
+        // Entries in flight fire as many as they may, and are applied before long.
+        let taken = self.in_flight.len() * TIMERS_PER_ENTRY_MAX as usize;
+        self.can_append() && self.ground.timers.are_due(at_ms, taken)
     }
 
     /// Loads timers ahead of time, a bounded step. True when there is more to load.
