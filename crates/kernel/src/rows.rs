@@ -315,15 +315,24 @@ impl Rows {
     /// The value of `key`.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Bytes> {
-        for layer in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
-            if let Some(slot) = layer.rows.get(key) {
-                return slot.value().cloned();
-            }
-            if layer.drops(key) {
-                return None;
-            }
+        if let Some(known) = self.in_memory(key) {
+            return known;
         }
         self.base.get(key).unwrap_or_else(|error| std::panic::panic_any(RowsLost(error)))
+    }
+
+    /// What the layers in memory know of `key`: its value, that it is deleted (`Some(None)`), or
+    /// nothing, and the base must be asked.
+    fn in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        for layer in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
+            if let Some(slot) = layer.rows.get(key) {
+                return Some(slot.value().cloned());
+            }
+            if layer.drops(key) {
+                return Some(None);
+            }
+        }
+        None
     }
 
     /// Writes a row.
@@ -537,13 +546,8 @@ impl RowsReader {
     pub fn get(&self, key: &[u8]) -> Option<Bytes> {
         let base = {
             let rows = self.0.read();
-            for layer in [Some(&rows.active), rows.frozen.as_deref()].into_iter().flatten() {
-                if let Some(slot) = layer.rows.get(key) {
-                    return slot.value().cloned();
-                }
-                if layer.drops(key) {
-                    return None;
-                }
+            if let Some(known) = rows.in_memory(key) {
+                return known;
             }
             rows.base.snapshot()
         };

@@ -228,16 +228,15 @@ fn idle_user_leaves_memory_and_comes_back_when_read() {
     assert!(in_memory(&world), "reading has brought it back");
 }
 
-#[test]
-fn full_disk_refuses_writes_and_serves_reads() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let world = World::open(folder.path());
+/// A node that has one search of ann's, on a disk that must keep more free than it has, and has
+/// been written to until it refused.
+fn with_full_disk(folder: &Path) -> World {
+    let world = World::open(folder);
     world.search("ann", "a");
     world.node.shutdown_blocking();
     drop(world);
-    // A disk that must keep more free than it has.
     let full = |config: &mut NodeConfig| config.log_reserve_bytes = u64::MAX / 2;
-    let world = World::open_with(folder.path(), 1_700_000_000_000, crate::machines, full);
+    let world = World::open_with(folder, 1_700_000_000_000, crate::machines, full);
     let big = "x".repeat(1000);
     let refused = (0..4000).find_map(|n| {
         let query = format!("{n} {big}");
@@ -246,6 +245,13 @@ fn full_disk_refuses_writes_and_serves_reads() {
         world.ask("ann", None, &add).err()
     });
     assert_eq!(refused, Some(Refusal::DiskFull));
+    world
+}
+
+#[test]
+fn full_disk_refuses_writes_and_serves_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = with_full_disk(folder.path());
     assert!(!world.node.readiness().is_ready());
     assert_eq!(world.list("ann").len(), 10, "reads are served");
 }
@@ -363,25 +369,7 @@ fn stopped_shard_does_not_spin() {
 #[test]
 fn full_disk_with_a_due_timer_does_not_spin() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::open(folder.path());
-    world.search("ann", "a");
-    world.node.shutdown_blocking();
-    drop(world);
-    let full = |config: &mut NodeConfig| config.log_reserve_bytes = u64::MAX / 2;
-    let world = World::open_with(folder.path(), 1_700_000_000_000, crate::machines, full);
-    let big = "x".repeat(1000);
-    for n in 0.. {
-        let query = format!("{n} {big}");
-        let folded = recents::fold(&query);
-        let add = Command::Add(Add { user: "ann".into(), query, folded });
-        match world.ask("ann", None, &add) {
-            Ok(_) => assert!(n < 5000, "the disk is never full"),
-            Err(refused) => {
-                assert_eq!(refused, Refusal::DiskFull);
-                break;
-            }
-        }
-    }
+    let world = with_full_disk(folder.path());
     world.advance(31 * DAY_MS);
     assert_shards_sleep();
 }

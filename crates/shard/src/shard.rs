@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use journal::{AppendError, Event, Log, LostCause};
+use journal::{AppendError, Event, Log};
 use kernel::limits::{
     ENTRIES_IN_FLIGHT_MAX, ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, TIMERS_PER_ENTRY_MAX,
 };
@@ -241,7 +241,7 @@ impl<T> Shard<T> {
         }
         match event {
             Event::Durable(through) => self.apply_through(*through, &mut published),
-            Event::Lost(cause) => self.stop(cause_text(cause), &mut published),
+            Event::Lost(cause) => self.stop(cause.to_string(), &mut published),
             Event::Room => {}
         }
         published
@@ -322,8 +322,4 @@ impl<T> Shard<T> {
         }
         hasher.finish()
     }
-}
-
-fn cause_text(cause: &LostCause) -> String {
-    cause.to_string()
 }
