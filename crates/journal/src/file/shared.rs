@@ -127,6 +127,18 @@ impl Shared {
         (events.sink)(event);
     }
 
+    /// Says that the log is durable up to `last`, or says nothing if the ownership has ended: what
+    /// the owner was not told is not replayed to it either.
+    fn tell_durable(&self, last: Index) {
+        let events = self.events.lock();
+        if events.ended {
+            return;
+        }
+        assert!(last > self.durable(), "durable never goes back");
+        self.durable.store(last.0, Ordering::Release);
+        (events.sink)(Event::Durable(last));
+    }
+
     /// Ends the ownership. What is still queued is dropped, and never written.
     pub(crate) fn poison(&self, doing: &str, error: &io::Error) {
         let cause = LostCause::Poisoned(format!("cannot {doing}: {error}"));
@@ -153,9 +165,7 @@ impl Shared {
             self.poison(doing, &error);
             return;
         }
-        assert!(last.last > self.durable(), "durable never goes back");
-        self.durable.store(last.last.0, Ordering::Release);
-        self.tell(Event::Durable(last.last));
+        self.tell_durable(last.last);
         if self.refused.swap(false, Ordering::AcqRel) {
             self.tell(Event::Room);
         }
