@@ -22,7 +22,7 @@ const TARGET: Target = Target::AtMost(2.0);
 const WHAT: &str = "p99 of durable searches of 100 bytes at 40 % of the most that is possible, \
                     while a checkpoint runs, against the same load just before it";
 /// Rows that one steady command leaves in memory, about.
-const STEADY_ROW_BYTES: u64 = 700;
+const STEADY_ROW_BYTES: u64 = 800;
 /// Rows that one command of the filling leaves in memory, about; less than that, so that filling
 /// comes near its goal from below.
 const FILL_ROW_BYTES: f64 = 3000.0;
@@ -204,8 +204,8 @@ pub(crate) fn child(args: &str) -> Result<()> {
 
 pub(crate) fn run(setup: &Setup) -> Result<Vec<Line>> {
     let scratch = setup.scratch("checkpoint")?;
-    let rounds = setup.size(3, 1);
-    let checkpoint_bytes = setup.size(480 << 20, 64 << 20);
+    let rounds = setup.size(5, 1);
+    let checkpoint_bytes = setup.size(240 << 20, 64 << 20);
     let args = CheckpointArgs {
         data: scratch.path().to_owned(),
         checkpoint_bytes,

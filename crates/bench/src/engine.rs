@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use journal::{Disk, Event, EventSink, FileLog, Options};
-use kernel::limits::{ENTRY_COMMANDS_MAX, OVERLAY_BYTES_MAX};
+use kernel::limits::{CHECKPOINT_BYTES, ENTRY_COMMANDS_MAX, OVERLAY_BYTES_MAX};
 use kernel::machine::Place;
 use kernel::rows::RowsReader;
 use kernel::{BaseError, Envelope, ShardId};
@@ -145,7 +145,9 @@ fn open(
     let started = Instant::now();
     let place = Place { shard: ShardId(0), shard_count: 1 };
     let mut go_on = |_| {};
-    let opened = Shard::open(place, Box::new(log), Arc::new(base), options.machines, &mut go_on)?;
+    let (log, base) = (Box::new(log), Arc::new(base));
+    let opened = Shard::open(place, log, base, options.machines, CHECKPOINT_BYTES, &mut go_on)?;
+    ensure!(opened.unfinished.is_none(), "the disk is full");
     let commands = opened.replayed_commands;
     let opening = Opening { log: log_took, replay: started.elapsed(), commands };
     Ok((opened, opening, options.checkpoint_bytes))

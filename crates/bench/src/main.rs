@@ -47,10 +47,6 @@ use clap::{Args, Parser, Subcommand};
 use crate::proc::Setup;
 use crate::table::Line;
 
-/// The server uses it as well.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[derive(Parser)]
 #[command(name = "bench", about = "Side-by-side measurements")]
 struct Cli {
@@ -158,6 +154,7 @@ fn child(role: &str, args: &str) -> Result<()> {
     match role {
         "fill" => filler::child(args),
         "open" => open::child(args),
+        "served" => open::served_child(args),
         "checkpoint" => checkpoint::child(args),
         "timers" => timers::child(args),
         "fire" => fire::child(args),
@@ -166,6 +163,8 @@ fn child(role: &str, args: &str) -> Result<()> {
 }
 
 fn main() -> ExitCode {
+    // As the server does.
+    memory::keep_freed();
     let done = match Cli::parse().command {
         Command::Kernel(args) => kernel(&args),
         Command::Kill9(args) => kill9::run(&args.common.setup(args.connections, 0), args.rounds),

@@ -56,33 +56,42 @@ fn file_on_a_real_disk_conforms() {
 const DIR: &str = "/log";
 
 /// The file log, threads included, on a simulated disk that can fail.
-struct Threaded(SimDisk);
+struct Threaded {
+    disk: SimDisk,
+    crashes: u64,
+}
 
 impl Provider for Threaded {
     fn open(&mut self, sink: EventSink) -> Result<Box<dyn Log>, OpenError> {
-        let disk = Arc::new(self.0.clone());
+        let disk = Arc::new(self.disk.clone());
         Ok(Box::new(FileLog::open(disk, Path::new(DIR), &small(), sink)?))
     }
 
+    fn crash(&mut self, log: Box<dyn Log>) {
+        drop(log);
+        self.crashes += 1;
+        self.disk.crash(self.crashes);
+    }
+
     fn fail_write(&mut self) -> bool {
-        self.0.set_faults(Faults { write_in: Some(0), ..Faults::default() });
+        self.disk.set_faults(Faults { write_in: Some(0), ..Faults::default() });
         true
     }
 
     fn fail_sync(&mut self) -> bool {
-        self.0.set_faults(Faults { sync_in: Some(0), ..Faults::default() });
+        self.disk.set_faults(Faults { sync_in: Some(0), ..Faults::default() });
         true
     }
 
     fn fill_disk(&mut self, full: bool) -> bool {
-        self.0.set_free_bytes(if full { 0 } else { 1 << 30 });
+        self.disk.set_free_bytes(if full { 0 } else { 1 << 30 });
         true
     }
 }
 
 #[test]
 fn file_on_a_simulated_disk_conforms() {
-    check_all(|| Threaded(SimDisk::new(1)));
+    check_all(|| Threaded { disk: SimDisk::new(1), crashes: 0 });
 }
 
 struct Simulated {

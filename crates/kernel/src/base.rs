@@ -123,7 +123,7 @@ impl Base for MemoryBase {
         }
         for (number, (key, slot)) in layer.iter().enumerate() {
             match slot.value() {
-                Some(value) => held.rows.insert(key.clone(), value.clone()),
+                Some(value) => held.rows.insert(Bytes::copy_from_slice(key), value.clone()),
                 None => held.rows.remove(key),
             };
             if number % 4096 == 4095 {

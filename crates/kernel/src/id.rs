@@ -87,6 +87,15 @@ impl VirtualShard {
 /// Arbitrary, and frozen: changing it moves every entity.
 const PLACEMENT_KEY: (u64, u64) = (0x5374_616d_7065_6465, 0x506c_6163_656d_656e);
 
+/// A number that nobody can tell who does not know `key`: SipHash is a pseudo-random function
+/// under its key.
+#[must_use]
+pub fn mac(key: &[u8; 16], bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
 /// A 128-bit digest that is the same on every machine. Not for secrets.
 #[must_use]
 pub fn digest(parts: &[&[u8]]) -> [u8; 16] {

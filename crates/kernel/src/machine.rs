@@ -301,6 +301,12 @@ impl Turn<'_> {
         self.tenant
     }
 
+    /// Which shard this is, for ids that say where they were made.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.ground.place.shard
+    }
+
     /// Begins a key of this machine's rows, of this turn's tenant.
     #[must_use]
     pub fn key(&self, kind: u8) -> Vec<u8> {

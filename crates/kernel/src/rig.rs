@@ -44,6 +44,7 @@ impl<M: Machine> Rig<M> {
         let stamp = self.begin();
         let mut turn = self.ground.turn(&mut self.rows, stamp, self.machine.id(), tenant);
         let reply = self.machine.apply(&mut turn, command);
+        self.deliver_letters(stamp);
         self.end();
         reply
     }
@@ -90,8 +91,21 @@ impl<M: Machine> Rig<M> {
             assert_eq!(due.machine, self.machine.id(), "no other machine is here");
             let mut turn = self.ground.turn(&mut self.rows, stamp, due.machine, due.tenant);
             self.machine.fire(&mut turn, &due);
+            self.deliver_letters(stamp);
         }
         stamp
+    }
+
+    /// Letters of the machine to itself, as its shard delivers them.
+    fn deliver_letters(&mut self, stamp: Stamp) {
+        while !self.ground.local_letters.is_empty() {
+            for letter in std::mem::take(&mut self.ground.local_letters) {
+                assert_eq!(letter.machine, self.machine.id(), "no other machine is here");
+                let mut turn =
+                    self.ground.turn(&mut self.rows, stamp, letter.machine, letter.tenant);
+                self.machine.receive(&mut turn, &letter).expect("it can read its own letters");
+            }
+        }
     }
 
     fn end(&mut self) {

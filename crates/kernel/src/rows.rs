@@ -19,6 +19,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::base::{Base, BaseIter, Row};
 use crate::id::Index;
@@ -45,20 +46,29 @@ impl Slot {
     }
 }
 
+/// A key in a layer. Most lie in the tree's own nodes: a walk down the tree then compares
+/// neighbours in memory, where keys of their own would each be a cache miss.
+type Key = SmallVec<[u8; KEY_INLINE_BYTES]>;
+
+/// Machine, kind, tenant, a name of some twenty bytes and a number.
+const KEY_INLINE_BYTES: usize = 40;
+
 /// Changes since the layer below, in key order.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
-    rows: BTreeMap<Bytes, Slot>,
+    rows: BTreeMap<Key, Slot>,
     /// Prefixes whose rows below this layer are all deleted. No element is a prefix of another.
     dropped: BTreeSet<Bytes>,
     bytes: usize,
 }
 
-/// What a row costs in memory besides its key and value: map node, two reference counts.
-const ROW_OVERHEAD_BYTES: usize = 96;
+/// What a row costs in memory besides a long key and its value: its place in a map node that is
+/// two thirds full, and a reference count.
+const ROW_OVERHEAD_BYTES: usize = 160;
 
 fn row_bytes(key: &[u8], slot: &Slot) -> usize {
-    key.len() + slot.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
+    let key_bytes = if key.len() > KEY_INLINE_BYTES { key.len() } else { 0 };
+    key_bytes + slot.value().map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
 }
 
 impl Layer {
@@ -81,8 +91,8 @@ impl Layer {
     }
 
     /// The changed keys, ascending. A row here wins over [`Layer::dropped`].
-    pub fn iter(&self) -> impl Iterator<Item = (&Bytes, &Slot)> {
-        self.rows.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Slot)> {
+        self.rows.iter().map(|(key, slot)| (key.as_slice(), slot))
     }
 
     /// Prefixes, ascending, below which the base must forget every row not in this layer.
@@ -101,36 +111,49 @@ impl Layer {
                 .is_some_and(|prefix| key.starts_with(prefix))
     }
 
-    fn put(&mut self, key: Bytes, slot: Slot) {
-        self.bytes += row_bytes(&key, &slot);
-        match self.rows.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(slot);
-            }
-            Entry::Occupied(mut place) => {
-                self.bytes -= row_bytes(place.key(), place.get());
-                place.insert(slot);
-            }
+    fn put_new(&mut self, key: &[u8], value: Bytes) {
+        let slot = Slot::Fresh(value);
+        self.bytes += row_bytes(key, &slot);
+        if let Some(old) = self.rows.insert(Key::from_slice(key), slot) {
+            self.bytes -= row_bytes(key, &old);
         }
     }
 
-    /// Writes a value over whatever is there, in one walk of the tree.
-    fn overwrite(&mut self, key: Bytes, value: Bytes) {
-        match self.rows.entry(key) {
+    fn put(&mut self, key: &[u8], value: Bytes) {
+        self.change(key, |old| match old {
+            // New to the layers below it stays, whatever its value.
+            Some(Slot::Fresh(_)) => Some(Slot::Fresh(value)),
+            Some(Slot::Put(_) | Slot::Gone) | None => Some(Slot::Put(value)),
+        });
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.change(key, |old| match old {
+            Some(Slot::Fresh(_)) => None,
+            Some(Slot::Put(_) | Slot::Gone) | None => Some(Slot::Gone),
+        });
+    }
+
+    /// Puts what `make` makes of the slot in its place, in one walk of the tree.
+    fn change(&mut self, key: &[u8], make: impl FnOnce(Option<&Slot>) -> Option<Slot>) {
+        match self.rows.entry(Key::from_slice(key)) {
             Entry::Vacant(place) => {
-                let slot = Slot::Put(value);
-                self.bytes += row_bytes(place.key(), &slot);
-                place.insert(slot);
+                if let Some(slot) = make(None) {
+                    self.bytes += row_bytes(key, &slot);
+                    place.insert(slot);
+                }
             }
             Entry::Occupied(mut place) => {
-                // New to the layers below it stays, whatever its value.
-                let slot = match place.get() {
-                    Slot::Fresh(_) => Slot::Fresh(value),
-                    Slot::Put(_) | Slot::Gone => Slot::Put(value),
-                };
-                self.bytes += row_bytes(place.key(), &slot);
-                self.bytes -= row_bytes(place.key(), place.get());
-                place.insert(slot);
+                self.bytes -= row_bytes(key, place.get());
+                match make(Some(place.get())) {
+                    Some(slot) => {
+                        self.bytes += row_bytes(key, &slot);
+                        place.insert(slot);
+                    }
+                    None => {
+                        place.remove();
+                    }
+                }
             }
         }
     }
@@ -150,7 +173,7 @@ impl Layer {
     }
 }
 
-type LayerIter<'a> = Box<dyn Iterator<Item = (&'a Bytes, &'a Slot)> + 'a>;
+type LayerIter<'a> = Box<dyn Iterator<Item = (&'a Key, &'a Slot)> + 'a>;
 
 /// `BTreeMap::range` panics on a start after its end; a scan of nothing is not an error.
 fn is_empty_range(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
@@ -336,29 +359,23 @@ impl Rows {
     }
 
     /// Writes a row.
-    pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        self.active.overwrite(key.into(), value.into());
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) {
+        self.active.put(key.as_ref(), value.into());
     }
 
     /// Writes a row whose key was never used before, not even by a row deleted since.
     ///
     /// The promise lets a row that is written and deleted between two checkpoints cost nothing
     /// but the log. Keys made of an entry's index and ordinal keep it.
-    pub fn put_new(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        let key = key.into();
-        debug_assert!(self.get(&key).is_none(), "a key given to put_new is not new");
-        self.active.put(key, Slot::Fresh(value.into()));
+    pub fn put_new(&mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) {
+        let key = key.as_ref();
+        debug_assert!(self.get(key).is_none(), "a key given to put_new is not new");
+        self.active.put_new(key, value.into());
     }
 
     /// Deletes a row, if it is there.
     pub fn delete(&mut self, key: &[u8]) {
-        match self.active.rows.get(key) {
-            Some(Slot::Gone) => {}
-            Some(Slot::Fresh(_)) => self.active.remove(key),
-            Some(Slot::Put(_)) | None => {
-                self.active.put(Bytes::copy_from_slice(key), Slot::Gone);
-            }
-        }
+        self.active.delete(key);
     }
 
     /// Deletes every row whose key starts with `prefix`.
@@ -366,7 +383,7 @@ impl Rows {
     /// Costs what the active layer holds under it; the base is cleaned by the checkpoint.
     pub fn delete_prefix(&mut self, prefix: &[u8]) {
         assert!(!prefix.is_empty(), "deleting everything is never meant");
-        let doomed: Vec<Bytes> = self
+        let doomed: Vec<Key> = self
             .active
             .range(
                 Bound::Included(prefix),
@@ -460,7 +477,7 @@ impl Iterator for SourceIter<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             SourceIter::Layer(rows) => {
-                rows.next().map(|(key, slot)| (key.clone(), slot.value().cloned()))
+                rows.next().map(|(key, slot)| (Bytes::copy_from_slice(key), slot.value().cloned()))
             }
             SourceIter::Base(rows) => rows.next().map(|row| match row {
                 Ok((key, value)) => (key, Some(value)),

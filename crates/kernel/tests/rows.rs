@@ -167,7 +167,7 @@ fn a_reader_sees_whole_entries_while_checkpoints_come_and_go() {
 fn a_cursor_from_elsewhere_never_widens_a_scan() {
     let mut rows = Rows::new(Arc::new(MemoryBase::new()));
     for key in ["a1", "b1", "b2", "c1"] {
-        rows.put(key.as_bytes().to_vec(), "v");
+        rows.put(key.as_bytes(), "v");
     }
     let keys =
         |scan: Scan| -> Vec<Bytes> { rows.scan(&scan).into_iter().map(|(key, _)| key).collect() };

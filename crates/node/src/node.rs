@@ -3,13 +3,15 @@
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use journal::{FileLog, RealDisk};
 use kernel::idempotency::{self, Known};
-use kernel::limits::{CHECKPOINT_BYTES, CHECKPOINT_LOG_BYTES, COMMAND_BYTES_MAX};
+use kernel::limits::{
+    CHECKPOINT_BYTES, CHECKPOINT_LOG_BYTES, COMMAND_BYTES_MAX, OVERLAY_BYTES_MAX,
+};
 use kernel::machine::{KERNEL, Place, Usage};
 use kernel::rows::{RowsLost, RowsReader};
 use kernel::{Envelope, IdempotencyKey, ShardId, TenantId, VirtualShard};
@@ -268,11 +270,12 @@ impl Node {
         for (number, opening) in opening.into_iter().enumerate() {
             let shard = ShardId(u16::try_from(number).expect("counted from a u16"));
             let (opened, inbox) = opening.join().expect("opening does not panic")?;
-            let Opened { shard: opened, outputs, replayed_commands } = opened;
+            let Opened { shard: opened, outputs, replayed_commands, unfinished } = opened;
             tracing::info!(%shard, replayed_commands, "shard open");
             boards.publish(shard, outputs);
             let reader = opened.reader();
-            threads.push(run_in_thread(&config, opened, Arc::clone(&inbox), Arc::clone(&boards)));
+            let state = RunState::new(unfinished);
+            threads.push(run_in_thread(&config, opened, state, inbox.clone(), boards.clone()));
             shards.push(ShardHandle { inbox, reader });
         }
         let inner = Arc::new(Inner {
@@ -334,6 +337,13 @@ impl Node {
     #[must_use]
     pub fn view(&self, key: &[u8]) -> Option<Arc<View>> {
         self.inner.boards.views.get(key)
+    }
+
+    /// Another number whenever a key or a tenant may have changed: what was found out about
+    /// credentials holds while it stays the same. To be asked for before looking.
+    #[must_use]
+    pub fn credentials_version(&self) -> u64 {
+        self.inner.boards.credentials.load(Ordering::Acquire)
     }
 
     /// As [`Node::view`], but a value that is not in memory is read from the row of the same key,
@@ -476,6 +486,7 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
     Boards {
         // Half the range, so that counting up never wraps.
         views: Views::new(config.views_bytes_max, u64::from_be_bytes(first_etag) >> 1),
+        credentials: AtomicU64::new(0),
         usage: UsageBoard::new(shard_count),
         status: StatusBoard::new(shard_count),
         effects: (0..count).map(|_| Notify::new()).collect(),
@@ -528,8 +539,9 @@ fn open_in_thread(
         };
         let log = FileLog::open(Arc::new(RealDisk), &log_dir, &options, sink)
             .map_err(|source| StartError::Log { shard, source })?;
+        let bytes = checkpoint_bytes(&config);
         let mut progress = |progress: Progress| (config.on_progress)(shard, progress);
-        let opened = Shard::open(place, Box::new(log), base, machines(), &mut progress)
+        let opened = Shard::open(place, Box::new(log), base, machines(), bytes, &mut progress)
             .map_err(|source| StartError::Replay { shard, source })?;
         Ok((opened, inbox))
     };
@@ -554,9 +566,15 @@ fn open_base(
     Ok(Arc::new(base))
 }
 
+/// Later than with a full overlay would be never: nothing is written then.
+fn checkpoint_bytes(config: &NodeConfig) -> usize {
+    config.checkpoint_bytes.min(OVERLAY_BYTES_MAX)
+}
+
 fn run_in_thread(
     config: &NodeConfig,
     shard: NodeShard,
+    state: RunState,
     inbox: Arc<NodeInbox>,
     boards: Arc<Boards>,
 ) -> JoinHandle<()> {
@@ -566,10 +584,10 @@ fn run_in_thread(
         inbox: Arc::clone(&inbox),
         boards: Arc::clone(&boards),
         clock: Arc::clone(&config.clock),
-        checkpoint_bytes: config.checkpoint_bytes,
+        checkpoint_bytes: checkpoint_bytes(config),
         checkpoint_log_bytes: config.checkpoint_log_bytes,
         meters: Meters::new(id.0),
-        state: RunState::default(),
+        state,
     };
     let run = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| runner.run())) {

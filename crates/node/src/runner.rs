@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::Event;
@@ -50,6 +51,8 @@ impl std::fmt::Debug for NodeNote {
 /// What shards publish to.
 pub(crate) struct Boards {
     pub(crate) views: Views,
+    /// Grows after every view of a key or a tenant that is published.
+    pub(crate) credentials: AtomicU64,
     pub(crate) usage: UsageBoard,
     pub(crate) status: StatusBoard,
     /// Woken when a shard has asked for an effect.
@@ -63,7 +66,12 @@ impl Boards {
         let shard_count = self.effects.len();
         for output in outputs {
             match output {
-                Output::View { key, value, .. } => self.views.publish(key, value),
+                Output::View { machine, key, value } => {
+                    self.views.publish(key, value);
+                    if machine == tenants::MACHINE {
+                        self.credentials.fetch_add(1, Ordering::Release);
+                    }
+                }
                 Output::Effect(_) => self.effects[usize::from(shard.0)].notify_one(),
                 Output::Mail(to) => {
                     self.mail[usize::from(shard.0) * shard_count + usize::from(to.0)].notify_one();
@@ -105,22 +113,20 @@ pub(crate) struct RunState {
     /// When each entry in flight was appended.
     appended: VecDeque<(kernel::Index, Instant)>,
     checkpointing: bool,
-    /// Bytes of log on disk after the last checkpoint.
-    log_bytes_kept: u64,
     retry_checkpoint: Option<(CheckpointJob, Instant)>,
     gauges_at: Instant,
     more_to_load: bool,
 }
 
-impl Default for RunState {
-    fn default() -> RunState {
+impl RunState {
+    /// At the start, with the checkpoint that opening could not finish.
+    pub(crate) fn new(unfinished: Option<CheckpointJob>) -> RunState {
         RunState {
             waits_for_room: false,
             disk_full: false,
             appended: VecDeque::new(),
             checkpointing: false,
-            log_bytes_kept: 0,
-            retry_checkpoint: None,
+            retry_checkpoint: unfinished.map(|job| (job, Instant::now())),
             gauges_at: Instant::now(),
             more_to_load: true,
         }
@@ -130,6 +136,7 @@ impl Default for RunState {
 impl Runner {
     /// Runs until the inbox is closed and empty and everything in flight is applied.
     pub(crate) fn run(mut self) {
+        self.show_state();
         loop {
             let wants = self.wants_requests();
             let nap = self.nap();
@@ -322,9 +329,8 @@ impl Runner {
         }
         // Rows that are written over and over do not grow, but the log does; and a full disk has
         // room again once the log is trimmed.
-        let since_bytes = self.shard.log_bytes().saturating_sub(self.state.log_bytes_kept);
         let due = self.shard.active_bytes() >= self.checkpoint_bytes
-            || since_bytes >= self.checkpoint_log_bytes
+            || self.shard.uncovered_bytes() >= self.checkpoint_log_bytes
             || self.state.disk_full;
         if due
             && !self.state.checkpointing
@@ -349,7 +355,6 @@ impl Runner {
                     Ok(layer) => checkpointer::free(layer),
                     Err(error) => tracing::warn!(%error, "the log could not be trimmed"),
                 }
-                self.state.log_bytes_kept = self.shard.log_bytes();
                 self.show_state();
             }
             Err(error @ BaseError::Full { .. }) => {

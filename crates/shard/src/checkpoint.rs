@@ -12,11 +12,12 @@
 
 use std::sync::Arc;
 
-use kernel::{Base, BaseError, Index, Layer};
+use kernel::{Base, BaseError, Index, Layer, Rows};
 
 use crate::shard::Shard;
 
 /// The slow part of a checkpoint, to be run anywhere but on the shard's thread.
+#[derive(Clone)]
 pub struct CheckpointJob {
     layer: Arc<Layer>,
     through: Index,
@@ -24,6 +25,11 @@ pub struct CheckpointJob {
 }
 
 impl CheckpointJob {
+    /// Freezes rows as they are after the entry `through`.
+    pub(crate) fn new(rows: &mut Rows, through: Index) -> CheckpointJob {
+        CheckpointJob { layer: rows.freeze(), through, base: Arc::clone(rows.base()) }
+    }
+
     /// Moves the frozen layer to the base. May be run again after [`BaseError::Full`].
     ///
     /// # Errors
@@ -56,9 +62,8 @@ impl<T> Shard<T> {
         if rows.is_freezing() || self.applied <= rows.checkpointed() {
             return None;
         }
-        let layer = rows.freeze();
-        let base = Arc::clone(rows.base());
-        Some(CheckpointJob { layer, through: self.applied, base })
+        self.uncovered_bytes = 0;
+        Some(CheckpointJob::new(&mut rows, self.applied))
     }
 
     /// Ends a checkpoint whose job has run without an error, and lets the log forget what the base

@@ -1,4 +1,4 @@
-//! The shard: machines over a log and rows, without threads.
+//! The shard: machines over a log and rows, without threads of its own while it serves.
 //!
 //! ```text
 //!            stamp            append                     apply           publish

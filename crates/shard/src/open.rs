@@ -1,17 +1,18 @@
 //! Opening a shard: the base, and the log replayed on top of it.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use journal::{Kind, Log, LogError};
 use kernel::codec::Reader;
-use kernel::limits::OVERLAY_BYTES_MAX;
 use kernel::machine::{Ground, Output, Place, kernel_key, pending_effects};
 use kernel::rows::Scan;
 use kernel::{Base, BaseError, Entry, Index, Rows, ShardId, Unreadable};
 use parking_lot::RwLock;
 
 use crate::apply::{Apply, clock_key, stamp_of};
+use crate::checkpoint::CheckpointJob;
 use crate::machines::Machines;
 use crate::shard::Shard;
 
@@ -68,19 +69,23 @@ pub struct Opened<T> {
     pub outputs: Vec<Output>,
     /// Commands applied by replay.
     pub replayed_commands: u64,
+    /// A checkpoint that replay began and the disk had no room for: to be run again later.
+    pub unfinished: Option<CheckpointJob>,
 }
 
 impl<T> Shard<T> {
     /// Opens a shard from its base and its log, which the caller has opened: its barrier is the
-    /// last entry.
+    /// last entry. Rows that replay leaves in memory are moved to the base whenever they come to
+    /// `checkpoint_bytes`, on a thread that has ended when this returns.
     ///
     /// # Errors
-    /// See [`OpenError`]. Nothing was changed on disk.
+    /// See [`OpenError`]. The log is as it was; the base may have come further.
     pub fn open(
         place: Place,
-        log: Box<dyn Log>,
+        mut log: Box<dyn Log>,
         base: Arc<dyn Base>,
         machines: Machines,
+        checkpoint_bytes: usize,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Opened<T>, OpenError> {
         let applied = base.applied();
@@ -97,24 +102,63 @@ impl<T> Shard<T> {
             machines,
             applied,
             commands: 0,
+            checkpoint_bytes,
+            uncovered_bytes: 0,
+            moving: None,
+            unfinished: None,
             failed: None,
         };
         let last = Index(log.next_index().0 - 1);
-        log.replay(applied.next(), &mut |record| {
+        let read = log.replay(applied.next(), &mut |record| {
             let applied = replay.record(record.index, record.kind, record.payload);
             progress(Progress { at: record.index, last });
             applied
-        })?;
-        if let Some(error) = replay.failed {
-            return Err(error);
-        }
-        let Replay { rows, ground, machines, applied, commands, .. } = replay;
+        });
+        let moved = replay.moved();
+        replay.failed.take().map_or(moved, Err)?;
+        read?;
+        // What the base has needs no log: a crash may have come between the two, and replay itself
+        // may have moved rows.
+        log.trim(replay.rows.checkpointed().next())?;
+        let Replay { rows, ground, machines, applied, commands, uncovered_bytes, .. } = replay;
         let outputs = left_to_do(&rows, &ground, place);
         let at_ms = rows
             .get(&clock_key())
             .map_or(0, |value| Reader::new(value).u64().expect("the clock is eight bytes"));
-        let shard = Shard::new(place, log, Arc::new(RwLock::new(rows)), machines, ground, applied);
-        Ok(Opened { shard: shard.at(at_ms), outputs, replayed_commands: commands })
+        let rows = Arc::new(RwLock::new(rows));
+        let shard = Shard::new(place, log, rows, machines, ground);
+        let shard = shard.at(applied, uncovered_bytes, at_ms);
+        let unfinished = replay.unfinished;
+        Ok(Opened { shard, outputs, replayed_commands: commands, unfinished })
+    }
+}
+
+/// Rows on their way to the base, on another thread.
+struct Moving {
+    job: CheckpointJob,
+    thread: Option<JoinHandle<Result<(), BaseError>>>,
+}
+
+impl Moving {
+    fn start(job: CheckpointJob) -> Moving {
+        let run = job.clone();
+        Moving { job, thread: Some(std::thread::spawn(move || run.run(&|| {}))) }
+    }
+
+    /// Waits for its end.
+    fn end(mut self) -> (CheckpointJob, Result<(), BaseError>) {
+        let thread = self.thread.take().expect("it is taken once");
+        let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (self.job.clone(), result)
+    }
+}
+
+/// Whatever ends a replay, a panic included, nobody writes to the base any more afterwards.
+impl Drop for Moving {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _second_to_what_brought_us_here = thread.join();
+        }
     }
 }
 
@@ -124,6 +168,12 @@ struct Replay {
     machines: Machines,
     applied: Index,
     commands: u64,
+    checkpoint_bytes: usize,
+    /// See [`Shard::uncovered_bytes`].
+    uncovered_bytes: u64,
+    moving: Option<Moving>,
+    /// Rows that found the disk full.
+    unfinished: Option<CheckpointJob>,
     failed: Option<OpenError>,
 }
 
@@ -144,6 +194,7 @@ impl Replay {
 
     fn entry(&mut self, index: Index, payload: Bytes) -> Result<(), OpenError> {
         let unreadable = |source| OpenError::Entry { index, source };
+        self.uncovered_bytes += payload.len() as u64;
         let entry = Entry::decode(payload).map_err(unreadable)?;
         self.commands += entry.commands.len() as u64;
         Apply {
@@ -159,12 +210,31 @@ impl Replay {
         self.bound_memory(index)
     }
 
-    /// A log longer than memory may hold is moved to the base on the way.
+    /// Rows of a long log are moved to the base on the way, while replay goes on: as a shard that
+    /// serves does, and no more at a time, or it would take more room on a nearly full disk.
+    ///
+    /// On a full disk they stay in memory after all: the log is bounded, and a shard that opens can
+    /// be read, and written to once there is room.
     fn bound_memory(&mut self, index: Index) -> Result<(), OpenError> {
-        if self.rows.active_bytes() > OVERLAY_BYTES_MAX {
-            let layer = self.rows.freeze();
-            self.rows.base().ingest(&layer, index, &|| {})?;
-            self.rows.thaw();
+        if self.rows.active_bytes() <= self.checkpoint_bytes || self.unfinished.is_some() {
+            return Ok(());
+        }
+        self.moved()?;
+        if self.unfinished.is_some() {
+            return Ok(());
+        }
+        self.uncovered_bytes = 0;
+        self.moving = Some(Moving::start(CheckpointJob::new(&mut self.rows, index)));
+        Ok(())
+    }
+
+    /// Waits for the rows on their way to the base, if there are any.
+    fn moved(&mut self) -> Result<(), OpenError> {
+        let Some(moving) = self.moving.take() else { return Ok(()) };
+        match moving.end() {
+            (_, Ok(())) => drop(self.rows.thaw()),
+            (job, Err(BaseError::Full { .. })) => self.unfinished = Some(job),
+            (_, Err(error)) => return Err(error.into()),
         }
         Ok(())
     }

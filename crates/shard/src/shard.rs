@@ -89,6 +89,8 @@ pub struct Shard<T> {
     machines: Machines,
     ground: Ground,
     pub(crate) applied: Index,
+    /// Bytes of log that no checkpoint has begun to cover.
+    pub(crate) uncovered_bytes: u64,
     /// The time of the last entry stamped.
     at_ms: u64,
     in_flight: VecDeque<InFlight<T>>,
@@ -102,14 +104,24 @@ impl<T> Shard<T> {
         rows: Arc<RwLock<Rows>>,
         machines: Machines,
         ground: Ground,
-        applied: Index,
     ) -> Shard<T> {
-        let in_flight = VecDeque::with_capacity(ENTRIES_IN_FLIGHT_MAX);
-        Shard { place, log, rows, machines, ground, applied, at_ms: 0, in_flight, stopped: None }
+        Shard {
+            place,
+            log,
+            rows,
+            machines,
+            ground,
+            applied: Index(0),
+            uncovered_bytes: 0,
+            at_ms: 0,
+            in_flight: VecDeque::with_capacity(ENTRIES_IN_FLIGHT_MAX),
+            stopped: None,
+        }
     }
 
-    pub(crate) fn at(mut self, at_ms: u64) -> Shard<T> {
-        self.at_ms = at_ms;
+    /// As replay left it.
+    pub(crate) fn at(mut self, applied: Index, uncovered_bytes: u64, at_ms: u64) -> Shard<T> {
+        (self.applied, self.uncovered_bytes, self.at_ms) = (applied, uncovered_bytes, at_ms);
         self
     }
 
@@ -208,10 +220,12 @@ impl<T> Shard<T> {
             requests.into_iter().map(|request| (request.envelope, request.ticket)).unzip();
         let entry = Entry { at_ms, seed, timers_max: TIMERS_PER_ENTRY_MAX, commands };
         let payload = entry.encode();
-        assert!(payload.len() <= ENTRY_BYTES_MAX, "the caller fills no entry further");
+        let payload_bytes = payload.len();
+        assert!(payload_bytes <= ENTRY_BYTES_MAX, "the caller fills no entry further");
         match self.log.append(payload) {
             Ok(index) => {
                 self.at_ms = at_ms;
+                self.uncovered_bytes += payload_bytes as u64;
                 self.in_flight.push_back(InFlight { index, entry, tickets });
                 Ok(index)
             }
@@ -301,6 +315,12 @@ impl<T> Shard<T> {
     #[must_use]
     pub fn active_bytes(&self) -> usize {
         self.rows.read().active_bytes()
+    }
+
+    /// Bytes of log that no checkpoint has begun to cover, about.
+    #[must_use]
+    pub fn uncovered_bytes(&self) -> u64 {
+        self.uncovered_bytes
     }
 
     /// Bytes of log on disk.

@@ -23,6 +23,14 @@ pub enum Ingest {
     FailedAfter,
 }
 
+impl Ingest {
+    /// Whether the store must be opened anew.
+    #[must_use]
+    pub fn fails(self) -> bool {
+        matches!(self, Ingest::FailedBefore | Ingest::FailedAfter)
+    }
+}
+
 /// A base in memory that fails on demand. Clones are the same base.
 #[derive(Clone, Default)]
 pub struct SimBase {
@@ -34,6 +42,12 @@ impl SimBase {
     /// Decides how the next checkpoint ends.
     pub fn set_next(&self, next: Ingest) {
         *self.next.lock() = next;
+    }
+
+    /// Whether what was decided has come to pass.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        *self.next.lock() == Ingest::Done
     }
 }
 

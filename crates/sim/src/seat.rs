@@ -343,7 +343,8 @@ impl Seat {
         for (what, base) in bases {
             let log = Box::new(PaperLog(self.history.clone()));
             let machines = common.machines();
-            let opened = Shard::<()>::open(self.place, log, base, machines, &mut |_| {});
+            // A few rows at a time go to the store on the way.
+            let opened = Shard::<()>::open(self.place, log, base, machines, 5_000, &mut |_| {});
             let opened = opened.map_err(|error| format!("{what}: {error}"))?;
             same(what, &digest, &opened.shard.state_digest())?;
             common.report.replays += 1;

@@ -150,7 +150,7 @@ impl Base for HalfBase {
             let mut rows = Rows::new(Arc::new(MemoryBase::new()));
             for (key, slot) in layer.iter().take(layer.len() / 2) {
                 match slot.value() {
-                    Some(value) => rows.put(key.clone(), value.clone()),
+                    Some(value) => rows.put(key, value.clone()),
                     None => rows.delete(key),
                 }
             }

@@ -12,10 +12,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A third faster than the system's under many small rows from many threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
@@ -50,7 +46,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(flags) => serve::run(*flags),
+        Command::Serve(flags) => {
+            memory::keep_freed();
+            serve::run(*flags)
+        }
         Command::Check { data_dir } => check::run(&data_dir),
         Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
         Command::Sim(flags) => simulate::run(&flags),

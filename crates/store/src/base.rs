@@ -1,7 +1,7 @@
 //! The store itself.
 
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ use crate::ingest::changes;
 use crate::keys::{APPLIED_KEY, detach, is_machines, machines_range};
 use crate::options::{LEVEL0_MERGED_AT, StoreOptions, layout};
 use crate::space::{free_bytes, used_bytes};
+use crate::trickle::Trickle;
 use crate::views::{View, rows};
 
 /// How often [`Base::ingest`] calls `pace`.
@@ -79,6 +80,11 @@ impl FjallBase {
         self.shared.views.open(&self.shared.db, &self.shared.keyspace)
     }
 
+    /// The folder that the store writes its tables to.
+    pub(crate) fn tables(&self) -> PathBuf {
+        self.shared.keyspace.path().join("tables")
+    }
+
     /// Refuses a layer that the file system may have no room for.
     fn check_room(&self, layer: &Layer) -> Result<(), BaseError> {
         let layer_bytes = u64::try_from(layer.bytes()).expect("memory fits in 64 bits");
@@ -94,16 +100,19 @@ impl FjallBase {
     fn write(&self, layer: &Layer, through: Index, pace: &dyn Fn()) -> Result<(), BaseError> {
         const DOING: &str = "writing a checkpoint";
         let view = self.view();
+        let mut trickle = Trickle::new(self.tables()).map_err(|e| failed(DOING, e))?;
         let mut ingestion = self.shared.keyspace.start_ingestion().map_err(|e| failed(DOING, e))?;
         ingestion.write(APPLIED_KEY, through.0.to_be_bytes()).map_err(|e| failed(DOING, e))?;
         for (number, change) in changes(layer, &view).enumerate() {
             let (key, value) = change?;
             assert!(is_machines(&key), "a machine's key begins with its number, which is not 0");
+            let row_bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
             match value {
                 Some(value) => ingestion.write(key, value),
                 None => ingestion.write_tombstone(key),
             }
             .map_err(|e| failed(DOING, e))?;
+            trickle.wrote(row_bytes).map_err(|e| failed(DOING, e))?;
             if number % ROWS_PER_PACE == ROWS_PER_PACE - 1 {
                 pace();
             }

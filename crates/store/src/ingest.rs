@@ -20,7 +20,7 @@ pub(crate) fn changes<'a>(
     layer: &'a Layer,
     view: &'a View,
 ) -> impl Iterator<Item = Result<Change, BaseError>> + 'a {
-    let rows = layer.iter().map(|(key, slot)| (key.clone(), slot.value().cloned()));
+    let rows = layer.iter().map(|(key, slot)| (Bytes::copy_from_slice(key), slot.value().cloned()));
     // No dropped prefix contains another, so their keys in turn are in order.
     let doomed = layer.dropped().flat_map(|prefix| {
         let end = prefix_end(prefix);

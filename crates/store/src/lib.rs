@@ -28,6 +28,7 @@ mod ingest;
 mod keys;
 mod options;
 mod space;
+mod trickle;
 mod views;
 
 pub use base::FjallBase;

@@ -20,6 +20,7 @@ enum May {
 /// Every crate that is not a machine. Dev-dependencies are free, except between machines.
 const CRATES: &[(&str, May)] = &[
     ("kernel", May::Only(&[])),
+    ("memory", May::Only(&[])),
     ("journal", May::Only(&["kernel"])),
     ("store", May::Only(&["kernel"])),
     ("shard", May::Only(&["kernel", "journal"])),

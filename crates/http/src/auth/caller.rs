@@ -11,8 +11,8 @@ use tenants::{KeyId, Scope, Scopes};
 
 use super::quota::{self, Connected};
 use super::shopper::USER_BYTES_MAX;
-use super::{Auth, Identity, Known, Tenant, named_tenant, unauthenticated};
-use crate::app::Ctx;
+use super::{Auth, Identity, Known, named_tenant, unauthenticated};
+use crate::app::{App, Ctx};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::Access;
 
@@ -23,8 +23,6 @@ use crate::route::Access;
 pub struct Caller {
     /// On whose behalf everything happens.
     pub tenant: TenantId,
-    /// The tenant's name.
-    pub tenant_name: Arc<str>,
     /// What the key opens. A shopper's token has `storefront`.
     pub scopes: Scopes,
     /// The user: a shopper's own `sub`, or whom a program says it acts for.
@@ -34,8 +32,8 @@ pub struct Caller {
     /// Whether this is a shopper's token, or a storefront's key in a shopper's stead: it acts for
     /// that user only.
     pub is_shopper: bool,
-    auth: Auth,
-    record: Arc<Tenant>,
+    app: Arc<App>,
+    known: Arc<Known>,
 }
 
 impl Caller {
@@ -66,11 +64,11 @@ impl Caller {
     /// # Errors
     /// `quota-exceeded`, naming the quota, without `retryAfterMs`.
     pub fn check_room(&self, creates_entity: bool) -> Result<(), Problem> {
-        let quotas = &self.record.record.quotas;
+        let quotas = &self.known.tenant.record.quotas;
         if quotas.bytes_stored.is_none() && quotas.entities.is_none() {
             return Ok(());
         }
-        quota::check_room(quotas, self.auth.node().usage(self.tenant), creates_entity)
+        quota::check_room(quotas, self.auth().node().usage(self.tenant), creates_entity)
     }
 
     /// Whether this is an admin of `default`, who may act on every tenant.
@@ -80,7 +78,13 @@ impl Caller {
     }
 
     pub(crate) fn auth(&self) -> &Auth {
-        &self.auth
+        &self.app.edge.auth
+    }
+
+    /// The tenant's name.
+    #[must_use]
+    pub fn tenant_name(&self) -> &str {
+        &self.known.tenant.name
     }
 }
 
@@ -89,10 +93,10 @@ impl FromRequestParts<Ctx> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Caller, Problem> {
         let auth = &ctx.edge().auth;
-        let Some(known) = auth.identify(&parts.headers, ctx.edge().dev).await? else {
+        let Some(known) = auth.identify(&parts.headers, ctx.conn(), ctx.edge().dev).await? else {
             return Err(unauthenticated("a key or token is needed: Authorization: Bearer …"));
         };
-        let mut caller = admit(ctx, &known, &parts.headers)?;
+        let mut caller = admit(ctx, known, &parts.headers)?;
         check_access(&mut caller, ctx.route().doc.access)?;
         Ok(caller)
     }
@@ -114,8 +118,8 @@ impl FromRequestParts<Ctx> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Visitor, Problem> {
         let auth = &ctx.edge().auth;
-        if let Some(known) = auth.identify(&parts.headers, ctx.edge().dev).await? {
-            let caller = admit(ctx, &known, &parts.headers)?;
+        if let Some(known) = auth.identify(&parts.headers, ctx.conn(), ctx.edge().dev).await? {
+            let caller = admit(ctx, known, &parts.headers)?;
             return Ok(Visitor { tenant: caller.tenant, caller: Some(caller) });
         }
         let tenant = match named_tenant(&parts.headers)? {
@@ -130,7 +134,7 @@ impl FromRequestParts<Ctx> for Visitor {
 }
 
 /// Counts and charges the request.
-fn admit(ctx: &Ctx, known: &Known, headers: &HeaderMap) -> Result<Caller, Problem> {
+fn admit(ctx: &Ctx, known: Arc<Known>, headers: &HeaderMap) -> Result<Caller, Problem> {
     let auth = &ctx.edge().auth;
     let tenant = &known.tenant;
     ctx.conn().hold(tenant.record.id, || {
@@ -160,13 +164,12 @@ fn admit(ctx: &Ctx, known: &Known, headers: &HeaderMap) -> Result<Caller, Proble
     };
     Ok(Caller {
         tenant: tenant.record.id,
-        tenant_name: Arc::clone(&tenant.name),
         scopes,
         user,
         key_id,
         is_shopper,
-        auth: auth.clone(),
-        record: Arc::clone(tenant),
+        app: Arc::clone(&ctx.app),
+        known,
     })
 }
 

@@ -11,10 +11,10 @@
 //!                 429         429      403
 //! ```
 //!
-//! No shard is entered. A credential that was good before costs one hash and two looks at views:
-//! what was found out is kept (`cache`) and holds as long as the views of the key and of the
-//! tenant are the very ones it was found out from, so a revocation is in force with the next
-//! request.
+//! No shard is entered. A connection's last credential ([`Memo`]) holds until any key or tenant
+//! changes. Else a credential that was good before costs one hash and two looks at views: what was
+//! found out is kept (`cache`) and holds as long as the views of the key and of the tenant are the
+//! very ones it was found out from. So a revocation is in force with the next request.
 //!
 //! Failed attempts are not slowed down: a key has 192 random bits, and a text that has not the
 //! form of a key or token is refused before anything is looked up.
@@ -53,6 +53,7 @@ use shopper::{TOKEN_BYTES_MAX, TokenError};
 use tenant::{JwksFiles, TenantBoard};
 
 use crate::problem::{Problem, ProblemKind};
+use crate::server::Conn;
 
 /// How callers are told apart.
 #[derive(Clone, Debug)]
@@ -105,7 +106,8 @@ struct Inner {
 }
 
 /// What a credential turned out to be.
-struct Known {
+#[derive(Clone)]
+pub(crate) struct Known {
     identity: Identity,
     tenant: Arc<Tenant>,
     /// The key's view, by its key, as it was; `None` for tokens.
@@ -114,12 +116,37 @@ struct Known {
     expires_at_ms: Option<u64>,
 }
 
+/// What a connection showed last: most show the same with every request.
+pub(crate) struct Memo {
+    token: Box<str>,
+    tenant_name: Option<Box<str>>,
+    /// [`Node::credentials_version`] before it was looked up.
+    version: u64,
+    /// The connection's own copy, so that those with the same key do not meet at its count.
+    known: Arc<Known>,
+}
+
 /// Who it is, apart from the tenant.
 #[derive(Clone)]
 enum Identity {
     Program { id: KeyId, scopes: Scopes },
     Shopper { user: Arc<str> },
     Developer,
+}
+
+impl Memo {
+    fn holds(&self, token: &str, tenant_name: Option<&str>, version: u64) -> bool {
+        self.version == version
+            && *self.token == *token
+            && self.tenant_name.as_deref() == tenant_name
+            && !self.known.has_expired()
+    }
+}
+
+impl Known {
+    fn has_expired(&self) -> bool {
+        self.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms())
+    }
 }
 
 impl Identity {
@@ -201,16 +228,32 @@ impl Auth {
     async fn identify(
         &self,
         headers: &HeaderMap,
+        conn: &Conn,
         dev: bool,
     ) -> Result<Option<Arc<Known>>, Problem> {
         let Some(token) = bearer(headers)? else {
             return if dev { self.developer().await.map(Some) } else { Ok(None) };
         };
+        let named = named_tenant(headers)?;
+        let version = self.0.node.credentials_version();
+        if let Some(memo) = &*conn.memo.lock()
+            && memo.holds(token, named, version)
+        {
+            return Ok(Some(Arc::clone(&memo.known)));
+        }
+        let known = self.look_up(token, named).await?;
+        let own = Arc::new(Known::clone(&known));
+        let tenant_name = named.map(Box::from);
+        *conn.memo.lock() =
+            Some(Memo { token: token.into(), tenant_name, version, known: Arc::clone(&own) });
+        Ok(Some(own))
+    }
+
+    async fn look_up(&self, token: &str, named: Option<&str>) -> Result<Arc<Known>, Problem> {
         let is_key = secret::is_key(token);
         if !is_key && (token.len() > TOKEN_BYTES_MAX || token.matches('.').count() != 2) {
             return Err(unauthenticated("this is neither a key nor a token"));
         }
-        let named = named_tenant(headers)?;
         let tenant_name = if is_key { None } else { named };
         let hash = match tenant_name {
             // The same token may be good for one tenant and not for another.
@@ -219,7 +262,7 @@ impl Auth {
         };
         if let Some(known) = self.0.known.get(&hash) {
             if self.still_holds(&known) {
-                return of_tenant(known, named).map(Some);
+                return of_tenant(known, named);
             }
             self.0.known.remove(&hash);
         }
@@ -229,14 +272,14 @@ impl Auth {
             self.shopper(token, tenant_name).await?
         });
         self.0.known.put(hash, Arc::clone(&known));
-        of_tenant(known, named).map(Some)
+        of_tenant(known, named)
     }
 
     fn still_holds(&self, known: &Known) -> bool {
         let unchanged = |key: &[u8], etag| self.view(key).is_some_and(|view| view.etag == etag);
         known.key_view.as_ref().is_none_or(|(key, etag)| unchanged(key, *etag))
             && unchanged(&known.tenant.view_key, known.tenant.etag)
-            && known.expires_at_ms.is_none_or(|at_ms| now_ms() < at_ms)
+            && !known.has_expired()
     }
 
     async fn program(&self, hash: &KeyHash) -> Result<Known, Problem> {

@@ -153,7 +153,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     let scopes = scopes(&new.scopes)?;
     let expires_at_ms = expiry(new.expires_at.as_deref())?;
-    let tenant = new.tenant.map_or_else(|| caller.tenant_name.to_string(), TenantName::into_text);
+    let tenant = new.tenant.map_or_else(|| caller.tenant_name().to_owned(), TenantName::into_text);
     let tenant = named(&caller, &tenant).await?;
     let node_secret = *caller.auth().node().secret();
     let secret_of = |id: KeyId| match headers.get(IDEMPOTENCY_KEY) {
@@ -178,7 +178,7 @@ async fn create(
 }
 
 async fn list(caller: Caller, Query(query): Query<KeysQuery>) -> Result<Answer<KeyPage>, Problem> {
-    let tenant = query.tenant.unwrap_or_else(|| caller.tenant_name.to_string());
+    let tenant = query.tenant.unwrap_or_else(|| caller.tenant_name().to_owned());
     let tenant = named(&caller, &tenant).await?;
     let after = match query.cursor {
         None => None,

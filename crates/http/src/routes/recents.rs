@@ -187,7 +187,7 @@ async fn add(
     body: Json<NewSearch>,
 ) -> Result<Response, Problem> {
     check_user(&caller, &user)?;
-    let query = check_query(&body.value.q, ProblemKind::InvalidBody)?.to_owned();
+    let query = check_query(&body.value.q, ProblemKind::InvalidBody)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     if let Err(full) = caller.check_room(true) {
         let answered = edge.node.is_answered(recents::place(caller.tenant, &user), key).await?;
@@ -198,12 +198,13 @@ async fn add(
             return Err(full);
         }
     }
-    let folded = recents::fold(&query);
-    let command = Command::Add(Add { user: user.clone(), query: query.clone(), folded });
+    let folded = recents::fold(query);
+    let add = Add { user: user.clone(), query: query.to_owned(), folded };
+    let command = Command::Add(add);
     let Reply::Added { at_ms } = submit(&edge, &caller, &user, key, &command).await? else {
         unreachable!("an Add is answered with Added");
     };
-    let search = Search { q: query, at: rfc3339(at_ms).to_string() };
+    let search = Search { q: query.to_owned(), at: rfc3339(at_ms).to_string() };
     Ok((StatusCode::CREATED, axum::Json(search)).into_response())
 }
 

@@ -251,7 +251,7 @@ fn require_operator(caller: &Caller) -> Result<(), Problem> {
 pub(super) async fn named(caller: &Caller, named: &str) -> Result<Arc<Tenant>, Problem> {
     let number = named.parse().ok().map(TenantId);
     // Told before it is looked up, so that others' names are not for strangers to find.
-    if !caller.is_operator() && number != Some(caller.tenant) && *named != *caller.tenant_name {
+    if !caller.is_operator() && number != Some(caller.tenant) && *named != *caller.tenant_name() {
         let why = "an admin acts on its own tenant only, but for those of tenant default";
         return Err(ProblemKind::Forbidden.because(why));
     }
@@ -281,7 +281,7 @@ async fn list(
     Query(query): Query<TenantsQuery>,
 ) -> Result<Answer<TenantPage>, Problem> {
     if !caller.is_operator() {
-        let own = named(&caller, &caller.tenant_name.clone()).await?;
+        let own = named(&caller, caller.tenant_name()).await?;
         return Ok(Answer(TenantPage { items: vec![(&own.record).into()], next_cursor: None }));
     }
     let after = match query.cursor {

@@ -13,6 +13,7 @@ use http_body::{Frame, SizeHint};
 use kernel::TenantId;
 use parking_lot::Mutex;
 
+use crate::auth::Memo;
 use crate::limits::HEAD_BYTES_MAX;
 
 /// A connection.
@@ -37,6 +38,8 @@ pub struct Conn {
     /// The tenant that was let in last, plus one.
     last_tenant: AtomicU64,
     holds: Mutex<Vec<(TenantId, Box<dyn Any + Send>)>>,
+    /// Who showed a credential last.
+    pub(crate) memo: Mutex<Option<Memo>>,
     /// What has come since the last request, for [`Conn::names_a_length`].
     head: Mutex<Vec<u8>>,
 }
@@ -56,6 +59,7 @@ impl Conn {
             no_linger: AtomicBool::new(false),
             last_tenant: AtomicU64::new(0),
             holds: Mutex::new(Vec::new()),
+            memo: Mutex::new(None),
             head: Mutex::new(Vec::new()),
         }
     }

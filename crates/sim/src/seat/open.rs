@@ -11,7 +11,8 @@ use kernel::machine::Output;
 use parking_lot::Mutex;
 use shard::Shard;
 
-use super::{Live, Seat};
+use super::{Checkpoint, Live, Seat};
+use crate::base::Ingest;
 use crate::common::Common;
 use crate::subject::{Difference, same};
 use crate::tap::{Taken, Tap};
@@ -54,8 +55,22 @@ impl Seat {
         let log = (common.options.parts.log)(Box::new(log), sink);
         let base = (common.options.parts.base)(self.base.clone());
         let machines = common.machines();
-        let opened = Shard::open(self.place, log, base, machines, &mut |_| {});
-        let opened = opened.map_err(|error| format!("opening shard {shard}: {error}"))?;
+        let (checkpoint_bytes, fate) = Seat::replay_moves(common);
+        self.base.set_next(fate);
+        let opened = Shard::open(self.place, log, base, machines, checkpoint_bytes, &mut |_| {});
+        if fate != Ingest::Done && self.base.is_settled() {
+            common.report.fault("open: store full or failed");
+        }
+        self.base.set_next(Ingest::Done);
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(shard::OpenError::Base(error)) if fate.fails() => {
+                common.note(format!("{shard} cannot be opened: {error}"));
+                self.after_failed_open(common);
+                return Ok(false);
+            }
+            Err(error) => return Err(format!("opening shard {shard}: {error}")),
+        };
         same("applied after opening", &self.known(), &opened.shard.applied())?;
         self.live = Some(Live {
             shard: opened.shard,
@@ -64,7 +79,7 @@ impl Seat {
             events,
             taken,
             in_flight: VecDeque::new(),
-            checkpoint: None,
+            checkpoint: opened.unfinished.map(Checkpoint::Begun),
             lost: false,
         });
         common.report.opens += 1;
@@ -76,6 +91,16 @@ impl Seat {
         self.check(true, common)?;
         same("effects asked for again", &self.naive.has_effects(), &effects)?;
         Ok(true)
+    }
+
+    /// From how many bytes of rows on replay moves them to the store, and how that ends.
+    fn replay_moves(common: &mut Common) -> (usize, Ingest) {
+        let checkpoint_bytes = common.random.pick(&[usize::MAX, 20_000, 2_000]);
+        if checkpoint_bytes == usize::MAX || !common.mishap(200) {
+            return (checkpoint_bytes, Ingest::Done);
+        }
+        let fates = [Ingest::Full, Ingest::FailedBefore, Ingest::FailedAfter];
+        (checkpoint_bytes, common.random.pick(&fates))
     }
 
     fn set_open_fault(&mut self, common: &mut Common) {

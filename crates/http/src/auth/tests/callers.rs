@@ -253,20 +253,43 @@ async fn what_is_remembered_of_a_key_holds_until_it_expires_or_changes() {
     let auth = &world.app.edge.auth;
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, bearer_of(&world.shop_admin).parse().expect("a value"));
-    let known = auth.identify(&headers, false).await.expect("known").expect("shown");
-    let again = auth.identify(&headers, false).await.expect("known").expect("shown");
-    assert!(Arc::ptr_eq(&known, &again));
-    let expired = Known {
-        expires_at_ms: Some(now_ms() - 1),
-        identity: known.identity.clone(),
-        tenant: Arc::clone(&known.tenant),
-        key_view: known.key_view.clone(),
-    };
+    let conn = conn();
+    let identify =
+        async || auth.identify(&headers, &conn, false).await.expect("known").expect("shown");
+    let known = identify().await;
+    assert!(Arc::ptr_eq(&known, &identify().await));
+    let expired = Arc::new(Known { expires_at_ms: Some(now_ms() - 1), ..Known::clone(&known) });
     assert!(auth.still_holds(&known) && !auth.still_holds(&expired));
+    conn.memo.lock().as_mut().expect("remembered").known = Arc::clone(&expired);
+    assert!(!Arc::ptr_eq(&expired, &identify().await));
     world.send(Method::PUT, &world.operator, "/v1/tenants/shop/quotas", &json!({})).await;
     assert!(!auth.still_holds(&known));
-    let fresh = auth.identify(&headers, false).await.expect("known").expect("shown");
+    let fresh = identify().await;
     assert!(!Arc::ptr_eq(&known, &fresh) && Arc::ptr_eq(&known.tenant.gauge, &fresh.tenant.gauge));
+}
+
+#[tokio::test]
+async fn connection_does_not_outlive_what_its_last_request_showed() {
+    let world = World::new().await;
+    let body = json!({ "name": "short", "scopes": ["read"], "tenant": SHOP });
+    let made = world.post(&world.operator, "/v1/keys", &body).await.json;
+    let (id, key) = (made["keyId"].as_str().expect("an id"), made["key"].as_str().expect("a key"));
+    let (conn, key) = (conn(), bearer_of(key));
+    let read = async |headers: &[(&str, &str)]| {
+        call_on(&world.app, &conn, Method::GET, "/probe/read", headers, None).await
+    };
+    let shown = [("authorization", key.as_str())];
+    assert_eq!(read(&shown).await.status, StatusCode::OK);
+    assert!(read(&[]).await.is_problem(401, "unauthenticated"));
+    assert_eq!(read(&shown).await.status, StatusCode::OK);
+    let other = [shown[0], ("x-tenant", "default")];
+    assert!(read(&other).await.is_problem(403, "forbidden"));
+    let operator = bearer_of(&world.operator);
+    assert_eq!(read(&[("authorization", &operator)]).await.json["tenant"], 1);
+    assert_eq!(read(&shown).await.json["tenant"], 2);
+    let path = format!("/v1/keys/{id}");
+    world.send(Method::DELETE, &world.operator, &path, &json!({})).await;
+    assert!(read(&shown).await.is_problem(401, "unauthenticated"));
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ fn probes() -> Routes {
     async fn who(caller: Caller) -> axum::Json<Value> {
         let scopes: Vec<&str> = caller.scopes.iter().map(Scope::name).collect();
         axum::Json(json!({
-            "tenant": caller.tenant.0, "name": &*caller.tenant_name, "user": caller.user.as_deref(),
+            "tenant": caller.tenant.0, "name": caller.tenant_name(), "user": caller.user.as_deref(),
             "scopes": scopes, "key": caller.key_id.is_some(),
         }))
     }
@@ -120,9 +120,12 @@ impl World {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Seen {
-        let conn = Arc::new(Conn::new("127.0.0.1:9".parse().expect("an address"), false));
-        call_on(&self.app, &conn, method, path, headers, body).await
+        call_on(&self.app, &conn(), method, path, headers, body).await
     }
+}
+
+fn conn() -> Arc<Conn> {
+    Arc::new(Conn::new("127.0.0.1:9".parse().expect("an address"), false))
 }
 
 fn bearer_of(credential: &str) -> String {
