@@ -1,0 +1,236 @@
+//! What is done to queues as a whole, and the desk that a command about messages works at.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kernel::mail::Letter;
+use kernel::timers::Due;
+use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
+
+use crate::MACHINE;
+use crate::command::{Command, Create, DeadLetter, Refusal, Reply, Settings, Update};
+use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
+use crate::sweep::TIMER_VERSION;
+
+/// Queues held at hand; beyond it all are read from rows again.
+const AT_HAND_MAX: usize = 4096;
+
+/// The machine. Its field is what rows say, kept at hand.
+#[derive(Debug, Default)]
+pub struct Queues {
+    at_hand: BTreeMap<TenantId, BTreeMap<String, (Queue, Counts)>>,
+    held: usize,
+}
+
+/// One queue, for the length of a command. What it counts becomes a row at the end.
+pub(crate) struct Desk<'a, 't> {
+    pub(crate) turn: &'a mut Turn<'t>,
+    pub(crate) name: &'a str,
+    pub(crate) queue: &'a Queue,
+    pub(crate) counts: &'a mut Counts,
+}
+
+impl Desk<'_, '_> {
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.turn.tenant()
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.queue.number
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.queue.settings
+    }
+}
+
+impl Machine for Queues {
+    fn id(&self) -> MachineId {
+        MACHINE
+    }
+
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn apply(&mut self, turn: &mut Turn<'_>, command: &Bytes) -> Result<Bytes, Unreadable> {
+        let reply = match Command::decode(command)? {
+            Command::Create(create) => self.create(turn, create),
+            Command::Update(update) => self.update(turn, update),
+            Command::Delete { queue } => self.delete(turn, &queue),
+            Command::Purge { queue } => self.at(turn, &queue, |desk| desk.purge()),
+            Command::Send(send) => self.at(turn, &send.queue, |desk| desk.send(&send.messages)),
+            Command::Receive(receive) => {
+                self.at(turn, &receive.queue, |desk| desk.receive(&receive))
+            }
+            Command::Ack(ack) => self.at(turn, &ack.queue, |desk| desk.ack(&ack.receipts)),
+            Command::Nack(nack) => self.at(turn, &nack.queue, |desk| desk.nack(&nack)),
+            Command::Extend(extend) => self.at(turn, &extend.queue, |desk| desk.extend(&extend)),
+        };
+        Ok(reply.encode())
+    }
+
+    fn fire(&mut self, turn: &mut Turn<'_>, timer: &Due) {
+        let (version, rest) = timer.payload.split_first().expect("set by this machine");
+        assert_eq!(*version, TIMER_VERSION, "a timer that this binary is too old for");
+        let (number, name) = rest.split_first_chunk().expect("set by this machine");
+        let number = u64::from_be_bytes(*number);
+        let name = std::str::from_utf8(name).expect("set from a string").to_owned();
+        let fired = (timer.id.deadline_ms, timer.id.number);
+        self.at(turn, &name, |desk| {
+            // A queue that is gone has no timers, even if another has its name.
+            if desk.number() == number {
+                desk.time_has_come(fired);
+            }
+            Reply::Updated
+        });
+    }
+
+    fn receive(&mut self, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Unreadable> {
+        let letter = DeadLetter::decode(&letter.body)?;
+        let name = letter.queue.clone();
+        if self.load(turn, &name).is_none() {
+            // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
+            self.make(turn, &name, Settings::usual(letter.mode));
+        }
+        self.at(turn, &name, |desk| {
+            desk.take_in(letter);
+            Reply::Updated
+        });
+        Ok(())
+    }
+}
+
+impl Queues {
+    /// What rows say of a queue.
+    fn load(&mut self, turn: &Turn<'_>, name: &str) -> Option<&mut (Queue, Counts)> {
+        let tenant = turn.tenant();
+        if self.held >= AT_HAND_MAX {
+            self.at_hand.clear();
+            self.held = 0;
+        }
+        let of_tenant = self.at_hand.entry(tenant).or_default();
+        if !of_tenant.contains_key(name) {
+            let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
+            let counts = turn.rows().get(&key(tenant, b'c', queue.number));
+            let counts = read(&counts.expect("every queue has counts"));
+            of_tenant.insert(name.to_owned(), (queue, counts));
+            self.held += 1;
+        }
+        of_tenant.get_mut(name)
+    }
+
+    fn forget(&mut self, tenant: TenantId, name: &str) {
+        let removed = self.at_hand.get_mut(&tenant).and_then(|queues| queues.remove(name));
+        self.held -= usize::from(removed.is_some());
+    }
+
+    /// Does something to a queue that is there, and keeps what it counted.
+    fn at(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &str,
+        work: impl FnOnce(&mut Desk<'_, '_>) -> Reply,
+    ) -> Reply {
+        let Some((queue, counts)) = self.load(turn, name) else {
+            return Reply::Refused(Refusal::NoQueue);
+        };
+        let before_bytes = counts.bytes;
+        let reply = work(&mut Desk { turn, name, queue, counts });
+        let signed = |bytes: u64| i64::try_from(bytes).expect("no queue holds 8 EiB");
+        if counts.bytes != before_bytes {
+            turn.count(signed(counts.bytes) - signed(before_bytes), 0);
+        }
+        let row = Bytes::from(row(counts));
+        let counts_key = key(turn.tenant(), b'c', queue.number);
+        turn.put(counts_key.clone(), row.clone());
+        turn.publish(counts_key, Some(row));
+        reply
+    }
+
+    fn make(&mut self, turn: &mut Turn<'_>, name: &str, settings: Settings) -> u64 {
+        let number = turn.unique();
+        let queue = Queue {
+            number,
+            version: 1,
+            secret: turn.secret(),
+            created_ms: turn.now_ms(),
+            settings,
+        };
+        show(turn, name, &queue);
+        turn.put(key(turn.tenant(), b'c', number), row(&Counts::default()));
+        turn.count(0, 1);
+        number
+    }
+
+    fn create(&mut self, turn: &mut Turn<'_>, create: Create) -> Reply {
+        if let Some((queue, _)) = self.load(turn, &create.queue) {
+            return if queue.settings == create.settings {
+                Reply::Created { number: queue.number, new: false }
+            } else {
+                Reply::Refused(Refusal::Exists)
+            };
+        }
+        let number = self.make(turn, &create.queue, create.settings);
+        Reply::Created { number, new: true }
+    }
+
+    fn update(&mut self, turn: &mut Turn<'_>, update: Update) -> Reply {
+        let Some((queue, _)) = self.load(turn, &update.queue) else {
+            return Reply::Refused(Refusal::NoQueue);
+        };
+        if queue.version != update.version {
+            return Reply::Refused(Refusal::Version);
+        }
+        if queue.settings.mode != update.settings.mode {
+            return Reply::Refused(Refusal::Mode);
+        }
+        queue.version += 1;
+        queue.settings = update.settings;
+        show(turn, &update.queue, queue);
+        // A shorter retention is in force at once.
+        self.at(turn, &update.queue, |desk| {
+            desk.watch_age();
+            Reply::Updated
+        })
+    }
+
+    fn delete(&mut self, turn: &mut Turn<'_>, name: &str) -> Reply {
+        let purged = self.at(turn, name, |desk| desk.purge());
+        if purged != Reply::Purged {
+            return purged;
+        }
+        let (queue, _) = self.load(turn, name).expect("it was just purged");
+        let number = queue.number;
+        self.forget(turn.tenant(), name);
+        turn.delete(&queue_key(turn.tenant(), name));
+        turn.delete(&key(turn.tenant(), b'c', number));
+        turn.count(0, -1);
+        turn.publish(key(turn.tenant(), b'c', number), None);
+        turn.publish(queue_key(turn.tenant(), name), None);
+        Reply::Deleted
+    }
+}
+
+/// Writes what a queue is, and shows it.
+fn show(turn: &mut Turn<'_>, name: &str, queue: &Queue) {
+    let row = Bytes::from(row(queue));
+    turn.put(queue_key(turn.tenant(), name), row.clone());
+    turn.publish(queue_key(turn.tenant(), name), Some(row));
+}
+
+impl Desk<'_, '_> {
+    fn purge(&mut self) -> Reply {
+        for kind in CONTENTS {
+            let prefix = key(self.tenant(), kind, self.number());
+            self.turn.delete_prefix(&prefix);
+        }
+        self.disarm();
+        let Counts { totals, last_sequence, lanes, .. } = std::mem::take(self.counts);
+        // Positions are never used twice, or a row would be put that is not new.
+        let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
+        *self.counts =
+            Counts { totals, last_sequence, lanes: lanes.collect(), ..Counts::default() };
+        Reply::Purged
+    }
+}

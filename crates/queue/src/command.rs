@@ -1,0 +1,425 @@
+//! What can be asked of queues, and what they answer.
+
+use bytes::Bytes;
+use kernel::Unreadable;
+use kernel::codec::split_command;
+use serde::{Deserialize, Serialize};
+
+use crate::receipt::Receipt;
+use crate::state::MessageId;
+
+/// A command. The comment on each gives its tag, which is never reused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// 1: make a queue.
+    Create(Create),
+    /// 2: change a queue's settings.
+    Update(Update),
+    /// 3: remove a queue and everything in it.
+    Delete {
+        /// Which.
+        queue: String,
+    },
+    /// 4: remove everything in a queue.
+    Purge {
+        /// Which.
+        queue: String,
+    },
+    /// 5: put messages into a queue.
+    Send(Send),
+    /// 6: lease messages.
+    Receive(Receive),
+    /// 7: the work is done.
+    Ack(Ack),
+    /// 8: the work is not done: give the messages back.
+    Nack(Nack),
+    /// 9: the work takes longer.
+    Extend(Extend),
+}
+
+/// Whether a queue keeps order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// Any consumer gets any message.
+    #[default]
+    Standard,
+    /// The messages of a group are handed out in the order of their sending.
+    Fifo,
+}
+
+/// How long a message waits before it is tried again when nobody says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// After the first failure; doubles with each further one. 0 for at once.
+    pub base_ms: u64,
+    /// At most.
+    pub max_ms: u64,
+    /// Anything between half of it and all of it, so that failures spread.
+    pub jitter: bool,
+}
+
+/// How a queue behaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Never changes.
+    pub mode: Mode,
+    /// A message older than this is dropped.
+    pub retention_ms: u64,
+    /// How long a lease lasts when the receiver does not say.
+    pub visibility_ms: u64,
+    /// How long a message is hidden at first when the sender does not say.
+    pub delay_ms: u64,
+    /// Receives after which a message is dead. Without a dead-letter queue it is tried for ever.
+    pub max_receive_count: Option<u32>,
+    /// Where dead messages go: another queue of the tenant.
+    pub dead_letter_queue: Option<String>,
+    /// When failed messages are tried again.
+    pub backoff: Backoff,
+    /// How long a deduplication key is remembered.
+    pub dedup_ms: u64,
+    /// Messages in the queue, at most.
+    pub max_messages: Option<u64>,
+    /// Bytes in the queue, at most.
+    pub max_bytes: Option<u64>,
+    /// Messages leased at the same time, at most.
+    pub max_inflight: u64,
+}
+
+impl Settings {
+    /// As a queue of this mode has them when nothing is said.
+    #[must_use]
+    pub fn usual(mode: Mode) -> Settings {
+        Settings {
+            mode,
+            retention_ms: 4 * 24 * 60 * 60 * 1000,
+            visibility_ms: 30_000,
+            delay_ms: 0,
+            max_receive_count: None,
+            dead_letter_queue: None,
+            backoff: Backoff::default(),
+            dedup_ms: 5 * 60 * 1000,
+            max_messages: None,
+            max_bytes: None,
+            max_inflight: if mode == Mode::Fifo { 20_000 } else { 120_000 },
+        }
+    }
+}
+
+/// Make a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Create {
+    /// Its name, which the edge has checked.
+    pub queue: String,
+    /// How it behaves.
+    pub settings: Settings,
+}
+
+/// Change a queue's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Update {
+    /// Which.
+    pub queue: String,
+    /// The version that the change was made from; another one is refused.
+    pub version: u64,
+    /// All of them.
+    pub settings: Settings,
+}
+
+/// Put messages into a queue: each is taken or refused by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Send {
+    /// Which.
+    pub queue: String,
+    /// In this order.
+    pub messages: Vec<NewMessage>,
+}
+
+/// A message to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewMessage {
+    /// Hidden for so long; the queue's own delay when not given.
+    pub delay_ms: Option<u64>,
+    /// 0 to 9; higher goes first. Without meaning in a queue with order.
+    pub priority: u8,
+    /// The group in which order is kept; needed by a queue with order, and by no other.
+    pub group: Option<String>,
+    /// Of the deduplication key, or of the body: a second one within the window is not sent again.
+    pub dedup: Option<[u8; 16]>,
+    /// Body and attributes, in the edge's encoding.
+    pub parcel: Bytes,
+}
+
+/// Lease messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receive {
+    /// From which.
+    pub queue: String,
+    /// So many, or as many as there are.
+    pub max: u16,
+    /// For so long; the queue's own time when not given.
+    pub visibility_ms: Option<u64>,
+}
+
+/// The work is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ack {
+    /// In which.
+    pub queue: String,
+    /// Of what.
+    pub receipts: Vec<Receipt>,
+}
+
+/// Give messages back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nack {
+    /// In which.
+    pub queue: String,
+    /// What.
+    pub receipts: Vec<Receipt>,
+    /// When they may be tried again; as the queue's backoff says when not given.
+    pub delay_ms: Option<u64>,
+    /// Why, for whoever looks at it later.
+    pub reason: Option<String>,
+}
+
+/// Hold messages for longer, counted from now. 0 gives them back at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extend {
+    /// In which.
+    pub queue: String,
+    /// What.
+    pub receipts: Vec<Receipt>,
+    /// For so long.
+    pub visibility_ms: u64,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The queue is there: new, or made before with the very same settings.
+    Created {
+        /// Its number.
+        number: u64,
+        /// Whether this made it.
+        new: bool,
+    },
+    /// The settings are in force.
+    Updated,
+    /// The queue is gone.
+    Deleted,
+    /// The queue is empty.
+    Purged,
+    /// What came of each message, in order.
+    Sent(Vec<Result<Sent, SendRefusal>>),
+    /// Leased.
+    Received(Vec<Delivery>),
+    /// What came of each receipt, in order.
+    Settled(Vec<Settled>),
+    /// Nothing was done.
+    Refused(Refusal),
+}
+
+/// A message that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Its name.
+    pub id: MessageId,
+    /// Its place in the queue's order.
+    pub sequence: u64,
+    /// It had been sent before, within the window: these are that one's.
+    pub duplicate: bool,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SendRefusal {
+    /// The queue holds as many messages as it may.
+    Messages,
+    /// The queue holds as many bytes as it may.
+    Bytes,
+    /// A queue with order needs a group.
+    GroupMissing,
+    /// A queue without order has no groups.
+    GroupUnexpected,
+}
+
+/// A leased message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Its name.
+    pub id: MessageId,
+    /// Its place in the queue's order.
+    pub sequence: u64,
+    /// What acks it.
+    pub receipt: Receipt,
+    /// How often it has been received, this time included.
+    pub receives: u32,
+    /// When it was sent.
+    pub sent_ms: u64,
+    /// When it was first received.
+    pub first_received_ms: u64,
+    /// Of a queue with order.
+    pub group: Option<String>,
+    /// As sent.
+    pub parcel: Bytes,
+    /// Of a dead letter.
+    pub story: Option<Story>,
+}
+
+/// What became of a message before it came to a dead-letter queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Story {
+    /// The queue it was sent to.
+    pub queue: String,
+    /// Its name there.
+    pub id: MessageId,
+    /// How often it was received there.
+    pub receives: u32,
+    /// When it first failed.
+    pub first_failed_ms: u64,
+    /// When it last failed.
+    pub last_failed_ms: u64,
+    /// What was last said of it.
+    pub reason: Option<String>,
+}
+
+/// What came of a receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Settled {
+    /// As asked.
+    Done,
+    /// The lease is no longer in force.
+    Stale,
+    /// This queue never gave it out.
+    Forged,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// There is no such queue.
+    NoQueue,
+    /// There is such a queue, with other settings.
+    Exists,
+    /// The settings have been changed meanwhile.
+    Version,
+    /// The mode of a queue does not change.
+    Mode,
+    /// As many messages are leased as may be.
+    Inflight,
+}
+
+/// A dead message on its way. The body of a letter, tag 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Where to.
+    pub queue: String,
+    /// Of the queue it comes from; a dead-letter queue that is not there is made so.
+    pub mode: Mode,
+    /// What happened.
+    pub story: Story,
+    /// When it was first sent.
+    pub sent_ms: u64,
+    /// Of a queue with order.
+    pub group: Option<String>,
+    /// As sent.
+    pub parcel: Bytes,
+}
+
+const NAME: &str = "queue";
+
+impl Command {
+    /// `[tag][version][body]`.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Command::Create(create) => pack(1, create),
+            Command::Update(update) => pack(2, update),
+            Command::Delete { queue } => pack(3, queue),
+            Command::Purge { queue } => pack(4, queue),
+            Command::Send(send) => pack(5, send),
+            Command::Receive(receive) => pack(6, receive),
+            Command::Ack(ack) => pack(7, ack),
+            Command::Nack(nack) => pack(8, nack),
+            Command::Extend(extend) => pack(9, extend),
+        }
+    }
+
+    /// Reads every version there ever was.
+    ///
+    /// # Errors
+    /// [`Unreadable`] for anything else.
+    pub fn decode(command: &[u8]) -> Result<Command, Unreadable> {
+        let (tag, version, body) = split_command(command)?;
+        Ok(match (tag, version) {
+            (1, 1) => Command::Create(unpack(body)?),
+            (2, 1) => Command::Update(unpack(body)?),
+            (3, 1) => Command::Delete { queue: unpack(body)? },
+            (4, 1) => Command::Purge { queue: unpack(body)? },
+            (5, 1) => Command::Send(unpack(body)?),
+            (6, 1) => Command::Receive(unpack(body)?),
+            (7, 1) => Command::Ack(unpack(body)?),
+            (8, 1) => Command::Nack(unpack(body)?),
+            (9, 1) => Command::Extend(unpack(body)?),
+            _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
+        })
+    }
+}
+
+impl DeadLetter {
+    pub(crate) fn encode(&self) -> Bytes {
+        pack(1, self)
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Result<DeadLetter, Unreadable> {
+        match split_command(body)? {
+            (1, 1, body) => unpack(body),
+            (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
+        }
+    }
+}
+
+impl Reply {
+    /// As it is answered and remembered.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        versioned(self).into()
+    }
+
+    /// Reads [`Reply::encode`] back.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when it is something else.
+    pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
+        read_versioned("a reply of a queue", bytes)
+    }
+}
+
+fn pack(tag: u8, body: &impl Serialize) -> Bytes {
+    postcard::to_extend(body, vec![tag, 1]).expect("commands serialise").into()
+}
+
+fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(Unreadable::Long),
+        Err(error) => Err(Unreadable::Body { machine: NAME, what: error.to_string() }),
+    }
+}
+
+/// `[version][body]`, for what is not a command but outlives the binary that wrote it.
+pub(crate) fn versioned(body: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(body, vec![1]).expect("plain data serialises")
+}
+
+/// Reads [`versioned`] back; a later version gets its own arm here.
+pub(crate) fn read_versioned<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    bytes: &'a [u8],
+) -> Result<T, Unreadable> {
+    match bytes {
+        [1, body @ ..] => unpack(body),
+        [version, ..] => Err(Unreadable::Version { what, version: *version }),
+        [] => Err(Unreadable::Short),
+    }
+}

@@ -1,0 +1,443 @@
+//! What is done to messages: sending, receiving, and the three ends of a lease.
+
+use bytes::Bytes;
+use kernel::rows::Scan;
+
+use crate::MACHINE;
+use crate::apply::Desk;
+use crate::command::{
+    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Receive, Refusal, Reply, SendRefusal,
+    Sent, Settled, Story,
+};
+use crate::query::place;
+use crate::receipt::Receipt;
+use crate::state::{
+    Head, Hidden, Known, Lane, Message, MessageId, dedup_key, extended_key, forget_key, hidden_key,
+    lane_key, read, row,
+};
+
+/// Priorities are 0 to 9.
+pub(crate) const PRIORITY_MAX: u8 = 9;
+/// Who waits so long goes before the next higher priority: nothing starves.
+const AGEING_MS: u64 = 60_000;
+/// Lanes or groups that one receive takes from.
+const TAKES_MAX: usize = 1000;
+/// No lease and no extension lasts longer.
+pub(crate) const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
+
+/// The lane of a priority: for messages that came back, or for new ones.
+pub(crate) fn lane_number(priority: u8, came_back: bool) -> u8 {
+    priority.min(PRIORITY_MAX) * 2 + u8::from(came_back)
+}
+
+impl Desk<'_, '_> {
+    pub(crate) fn send(&mut self, messages: &[NewMessage]) -> Reply {
+        Reply::Sent(messages.iter().map(|message| self.send_one(message)).collect())
+    }
+
+    fn send_one(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
+        let fifo = self.settings().mode == Mode::Fifo;
+        match (fifo, &new.group) {
+            (true, None) => return Err(SendRefusal::GroupMissing),
+            (false, Some(_)) => return Err(SendRefusal::GroupUnexpected),
+            _ => {}
+        }
+        if let Some(known) = new.dedup.and_then(|digest| self.known(&digest)) {
+            return Ok(Sent { id: known.id, sequence: known.sequence, duplicate: true });
+        }
+        let (counts, settings) = (&*self.counts, self.settings());
+        let held = counts.visible + counts.delayed + counts.leased;
+        if settings.max_messages.is_some_and(|max| held >= max) {
+            return Err(SendRefusal::Messages);
+        }
+        if settings.max_bytes.is_some_and(|max| counts.bytes + new.parcel.len() as u64 > max) {
+            return Err(SendRefusal::Bytes);
+        }
+        let (now_ms, delay_ms) = (self.turn.now_ms(), new.delay_ms.unwrap_or(settings.delay_ms));
+        let due_ms = now_ms.saturating_add(delay_ms);
+        let mut message = self.new_message(now_ms, new.priority, new.group.clone(), &new.parcel);
+        message.head.visible_ms = due_ms;
+        let (id, sequence) = (message.head.id, message.head.sequence);
+        if let Some(digest) = &new.dedup {
+            self.remember(digest, id, sequence);
+        }
+        self.counts.totals.sent += 1;
+        self.put_in(message, due_ms);
+        Ok(Sent { id, sequence, duplicate: false })
+    }
+
+    fn new_message(
+        &mut self,
+        sent_ms: u64,
+        priority: u8,
+        group: Option<String>,
+        parcel: &Bytes,
+    ) -> Message {
+        self.counts.last_sequence += 1;
+        let sequence = self.counts.last_sequence;
+        let id = MessageId { shard: self.turn.shard().0, queue: self.number(), sequence };
+        let head = Head {
+            id,
+            sequence,
+            sent_ms,
+            visible_ms: sent_ms,
+            priority: priority.min(PRIORITY_MAX),
+            group,
+            hidden: Hidden::No,
+            due_ms: 0,
+            receives: 0,
+            first_received_ms: 0,
+            first_failed_ms: 0,
+            last_failed_ms: 0,
+            reason: None,
+            story: None,
+        };
+        Message { head, parcel: parcel.clone() }
+    }
+
+    /// A message that is new to this queue finds its place.
+    fn put_in(&mut self, mut message: Message, due_ms: u64) {
+        self.counts.bytes += message.bytes();
+        if self.settings().mode == Mode::Fifo {
+            message.head.due_ms = due_ms;
+            self.wait_in_group(message);
+        } else if due_ms > self.turn.now_ms() {
+            message.head.hidden = Hidden::Delayed;
+            self.counts.delayed += 1;
+            self.hide(&message, due_ms);
+        } else {
+            self.show_in_lane(message, false);
+        }
+    }
+
+    /// A dead letter arrives, whatever the queue's bounds say: it must not be lost.
+    pub(crate) fn take_in(&mut self, letter: DeadLetter) {
+        let DeadLetter { story, group, parcel, .. } = letter;
+        // Its age counts from its arrival, or a message that failed for long would not stay long
+        // enough to be looked at.
+        let group = match self.settings().mode {
+            Mode::Fifo => Some(group.unwrap_or_default()),
+            Mode::Standard => None,
+        };
+        let now_ms = self.turn.now_ms();
+        let mut message = self.new_message(now_ms, 0, group, &parcel);
+        message.head.id = story.id;
+        message.head.story = Some(story);
+        self.counts.totals.sent += 1;
+        self.put_in(message, now_ms);
+    }
+
+    fn known(&self, digest: &[u8; 16]) -> Option<Known> {
+        let row = self.turn.rows().get(&dedup_key(self.tenant(), self.number(), digest))?;
+        let known: Known = read(&row);
+        (known.until_ms > self.turn.now_ms()).then_some(known)
+    }
+
+    fn remember(&mut self, digest: &[u8; 16], id: MessageId, sequence: u64) {
+        let until_ms = self.turn.now_ms().saturating_add(self.settings().dedup_ms.max(1));
+        let (tenant, number) = (self.tenant(), self.number());
+        let known = Known { id, sequence, until_ms };
+        self.turn.put(dedup_key(tenant, number, digest), row(&known));
+        self.turn.put(forget_key(tenant, number, until_ms, digest), Bytes::new());
+        self.arm(until_ms);
+    }
+
+    /// Puts a row at the end of a lane.
+    pub(crate) fn push(&mut self, lane: u8, value: impl Into<Bytes>) {
+        let lanes = &mut self.counts.lanes;
+        let at = lanes.iter().position(|known| known.number == lane).unwrap_or_else(|| {
+            lanes.push(Lane { number: lane, ..Lane::default() });
+            lanes.len() - 1
+        });
+        let lane = &mut lanes[at];
+        let position = lane.next;
+        lane.next += 1;
+        lane.len += 1;
+        let number = lane.number;
+        self.turn.put_new(lane_key(self.tenant(), self.number(), number, position), value.into());
+    }
+
+    /// The first rows of a lane, at most `limit`: their positions and values.
+    pub(crate) fn front(&self, lane: Lane, limit: usize) -> Vec<(u64, Bytes)> {
+        let (tenant, number) = (self.tenant(), self.number());
+        let from = lane_key(tenant, number, lane.number, lane.head);
+        let to = lane_key(tenant, number, lane.number, lane.next);
+        let found = self.turn.rows().scan(&Scan::between(&from, &to).limit(limit));
+        let position = |key: &Bytes| *key.last_chunk::<8>().expect("lane keys end in a position");
+        found.into_iter().map(|(key, row)| (u64::from_be_bytes(position(&key)), row)).collect()
+    }
+
+    /// Takes the first row out of a lane, which is at `position`.
+    pub(crate) fn pop(&mut self, lane: u8, position: u64) {
+        self.turn.delete(&lane_key(self.tenant(), self.number(), lane, position));
+        let known = self.counts.lanes.iter_mut().find(|known| known.number == lane);
+        let known = known.expect("a row was found in it");
+        known.head = position + 1;
+        known.len -= 1;
+    }
+
+    pub(crate) fn show_in_lane(&mut self, mut message: Message, came_back: bool) {
+        message.head.hidden = Hidden::No;
+        self.counts.visible += 1;
+        let lane = lane_number(message.head.priority, came_back);
+        self.push(lane, message.encode());
+        self.watch_age();
+    }
+
+    /// Hides a message whose head says why.
+    pub(crate) fn hide(&mut self, message: &Message, until_ms: u64) {
+        let key = hidden_key(self.tenant(), self.number(), until_ms, message.head.sequence);
+        self.turn.put(key, message.encode());
+        self.arm(until_ms);
+    }
+
+    pub(crate) fn receive(&mut self, receive: &Receive) -> Reply {
+        if self.counts.leased >= self.settings().max_inflight {
+            return Reply::Refused(Refusal::Inflight);
+        }
+        let room = self.settings().max_inflight - self.counts.leased;
+        let max = usize::from(receive.max).min(usize::try_from(room).unwrap_or(usize::MAX));
+        let visibility_ms = receive.visibility_ms.unwrap_or(self.settings().visibility_ms);
+        let until_ms = self.turn.now_ms() + visibility_ms.clamp(1, LEASE_MS_MAX);
+        let mut deliveries = Vec::new();
+        // Old messages may be met that are dropped; a timer sees to the rest of them.
+        for _ in 0..TAKES_MAX {
+            let left = max - deliveries.len();
+            if left == 0 {
+                break;
+            }
+            let taken = match self.settings().mode {
+                Mode::Standard => self.take_from_lane(left),
+                Mode::Fifo => self.take_from_group(left),
+            };
+            let Some(taken) = taken else { break };
+            for message in taken {
+                deliveries.push(self.lease(message, until_ms));
+            }
+        }
+        Reply::Received(deliveries)
+    }
+
+    /// The first messages of the lane whose turn it is; none when all are empty.
+    fn take_from_lane(&mut self, limit: usize) -> Option<Vec<Message>> {
+        let lane = self.lane_to_serve()?;
+        let found = self.front(lane, limit);
+        assert!(!found.is_empty(), "a lane's length is the number of its rows");
+        let mut taken = Vec::with_capacity(found.len());
+        for (position, row) in found {
+            self.pop(lane.number, position);
+            self.counts.visible -= 1;
+            taken.push(Message::decode(&row));
+        }
+        taken.retain(|message| !self.expires(message));
+        Some(taken)
+    }
+
+    /// Strictly by priority, but a minute of waiting counts as one priority. Of a priority, those
+    /// that came back go first.
+    fn lane_to_serve(&self) -> Option<Lane> {
+        let filled = || self.counts.lanes.iter().filter(|lane| lane.len > 0);
+        if filled().count() <= 1 {
+            return filled().next().copied();
+        }
+        let now_ms = self.turn.now_ms();
+        let rank = |lane: &Lane| {
+            let (_, row) = self.front(*lane, 1).pop().expect("it is not empty");
+            let waited_ms = now_ms.saturating_sub(Message::decode(&row).head.sent_ms);
+            (u64::from(lane.number / 2) + waited_ms / AGEING_MS, lane.number)
+        };
+        filled().max_by_key(|lane| rank(lane)).copied()
+    }
+
+    /// Leases a message that was taken out of its place.
+    fn lease(&mut self, mut message: Message, until_ms: u64) -> Delivery {
+        let now_ms = self.turn.now_ms();
+        let head = &mut message.head;
+        head.hidden = Hidden::Leased;
+        head.receives += 1;
+        if head.receives == 1 {
+            head.first_received_ms = now_ms;
+        }
+        self.counts.leased += 1;
+        self.counts.totals.received += 1;
+        if let Some(group) = message.head.group.clone() {
+            self.change_group(&group, |group| group.leased += 1);
+        }
+        self.hide(&message, until_ms);
+        let Message { head, parcel } = message;
+        let secret = &self.queue.secret;
+        let receipt = Receipt::new(secret, self.number(), until_ms, head.sequence, head.receives);
+        Delivery {
+            id: head.id,
+            sequence: head.sequence,
+            receipt,
+            receives: head.receives,
+            sent_ms: head.sent_ms,
+            first_received_ms: head.first_received_ms,
+            group: head.group,
+            parcel,
+            story: head.story,
+        }
+    }
+
+    /// The message whose lease a receipt names, and until when it is hidden.
+    fn leased(&self, receipt: &Receipt) -> Result<(u64, Message), Settled> {
+        if !receipt.is_of(self.number(), &self.queue.secret) {
+            return Err(Settled::Forged);
+        }
+        let (tenant, number) = (self.tenant(), self.number());
+        let rows = self.turn.rows();
+        let extended = rows.get(&extended_key(tenant, number, receipt.sequence));
+        let until_ms = extended.map_or(receipt.until_ms, |row| read(&row));
+        let row = rows.get(&hidden_key(tenant, number, until_ms, receipt.sequence));
+        let message = Message::decode(&row.ok_or(Settled::Stale)?);
+        let holds =
+            message.head.hidden == Hidden::Leased && message.head.receives == receipt.receives;
+        if holds { Ok((until_ms, message)) } else { Err(Settled::Stale) }
+    }
+
+    /// Ends a lease: the message is nowhere until it is put somewhere.
+    pub(crate) fn end_lease(&mut self, until_ms: u64, message: &Message) {
+        let (tenant, number, sequence) = (self.tenant(), self.number(), message.head.sequence);
+        self.turn.delete(&hidden_key(tenant, number, until_ms, sequence));
+        let extended = extended_key(tenant, number, sequence);
+        if self.turn.rows().get(&extended).is_some() {
+            self.turn.delete(&extended);
+        }
+        self.counts.leased -= 1;
+        if let Some(group) = &message.head.group {
+            self.change_group(group, |group| group.leased -= 1);
+        }
+    }
+
+    fn settle(
+        &mut self,
+        receipts: &[Receipt],
+        mut work: impl FnMut(&mut Self, u64, Message),
+    ) -> Reply {
+        let mut settled = Vec::with_capacity(receipts.len());
+        for receipt in receipts {
+            settled.push(match self.leased(receipt) {
+                Ok((until_ms, message)) => {
+                    work(self, until_ms, message);
+                    Settled::Done
+                }
+                Err(why) => why,
+            });
+        }
+        Reply::Settled(settled)
+    }
+
+    pub(crate) fn ack(&mut self, receipts: &[Receipt]) -> Reply {
+        self.settle(receipts, |desk, until_ms, message| {
+            desk.end_lease(until_ms, &message);
+            desk.counts.totals.acked += 1;
+            desk.leave(&message);
+        })
+    }
+
+    pub(crate) fn nack(&mut self, nack: &Nack) -> Reply {
+        self.settle(&nack.receipts, |desk, until_ms, message| {
+            desk.end_lease(until_ms, &message);
+            desk.failed(message, nack.delay_ms, nack.reason.clone());
+        })
+    }
+
+    pub(crate) fn extend(&mut self, extend: &Extend) -> Reply {
+        let longer_ms = extend.visibility_ms.min(LEASE_MS_MAX);
+        let new_until_ms = self.turn.now_ms() + longer_ms;
+        self.settle(&extend.receipts, |desk, until_ms, message| {
+            if longer_ms == 0 {
+                desk.end_lease(until_ms, &message);
+                desk.failed(message, Some(0), None);
+                return;
+            }
+            let (tenant, number, sequence) = (desk.tenant(), desk.number(), message.head.sequence);
+            desk.turn.delete(&hidden_key(tenant, number, until_ms, sequence));
+            desk.turn.put(extended_key(tenant, number, sequence), row(&new_until_ms));
+            desk.hide(&message, new_until_ms);
+        })
+    }
+
+    /// A message is gone from the queue, and was nowhere already.
+    pub(crate) fn leave(&mut self, message: &Message) {
+        self.counts.bytes -= message.bytes();
+        if let Some(group) = &message.head.group {
+            self.look_at_group(group);
+        }
+    }
+
+    /// A lease has ended without an ack: the message is tried again, or is dead.
+    pub(crate) fn failed(
+        &mut self,
+        mut message: Message,
+        delay_ms: Option<u64>,
+        reason: Option<String>,
+    ) {
+        let now_ms = self.turn.now_ms();
+        self.counts.totals.failed += 1;
+        let head = &mut message.head;
+        if head.first_failed_ms == 0 {
+            head.first_failed_ms = now_ms;
+        }
+        head.last_failed_ms = now_ms;
+        head.reason = reason.or(head.reason.take());
+        if self.expires(&message) {
+            if let Some(group) = &message.head.group {
+                self.look_at_group(group);
+            }
+            return;
+        }
+        let settings = self.settings();
+        let dead = settings.max_receive_count.is_some_and(|max| message.head.receives >= max);
+        if let (true, Some(queue)) = (dead, settings.dead_letter_queue.clone()) {
+            self.bury(message, queue);
+            return;
+        }
+        let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.head.receives));
+        let due_ms = now_ms.saturating_add(delay_ms);
+        if message.head.group.is_some() {
+            message.head.due_ms = due_ms;
+            self.wait_in_group(message);
+        } else if delay_ms > 0 {
+            message.head.hidden = Hidden::Retry;
+            self.counts.delayed += 1;
+            self.hide(&message, due_ms);
+        } else {
+            self.show_in_lane(message, true);
+        }
+    }
+
+    fn backoff_ms(&mut self, receives: u32) -> u64 {
+        let backoff = self.settings().backoff;
+        let doublings = receives.saturating_sub(1).min(40);
+        let whole = backoff.base_ms.saturating_mul(1 << doublings).min(backoff.max_ms);
+        if !backoff.jitter || whole < 2 {
+            return whole;
+        }
+        let draw = self.turn.secret();
+        let draw = u64::from_be_bytes(*draw.first_chunk().expect("sixteen bytes"));
+        whole / 2 + draw % (whole - whole / 2 + 1)
+    }
+
+    /// Sends a message to the dead-letter queue, in this very entry.
+    fn bury(&mut self, message: Message, queue: String) {
+        self.counts.totals.dead += 1;
+        self.leave(&message);
+        let Message { head, parcel } = message;
+        // A letter that dies again keeps the story of its first death.
+        let story = head.story.unwrap_or_else(|| Story {
+            queue: self.name.to_owned(),
+            id: head.id,
+            receives: head.receives,
+            first_failed_ms: head.first_failed_ms,
+            last_failed_ms: head.last_failed_ms,
+            reason: head.reason,
+        });
+        let to = place(self.tenant(), &queue);
+        let mode = self.settings().mode;
+        let letter =
+            DeadLetter { queue, mode, story, sent_ms: head.sent_ms, group: head.group, parcel };
+        self.turn.send(to, MACHINE, letter.encode());
+    }
+}

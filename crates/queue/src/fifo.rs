@@ -1,0 +1,143 @@
+//! Groups of a queue with order.
+//!
+//! ```text
+//!             waiting, due              receive
+//!   idle ──────────────────▶ listed ──────────────▶ leased ──┐
+//!    ▲                         ▲                      │      │ last lease ends
+//!    │ nothing waits           │ due                  │      ▼
+//!    └─────────────────────────┴───── wakes later ◀───┴── look again
+//! ```
+//!
+//! The lane holds groups, not messages: a receive looks at groups that are ready and at no others,
+//! however many messages wait behind one that is leased.
+
+use bytes::Bytes;
+use kernel::rows::Scan;
+
+use crate::apply::Desk;
+use crate::state::{Group, Head, Hidden, Message, MessageId, group_key, read, row, waiting_key};
+
+/// The lane of groups that are ready.
+pub(crate) const READY: u8 = 255;
+
+impl Desk<'_, '_> {
+    fn group(&self, name: &str) -> Group {
+        let key = group_key(self.tenant(), b'g', self.number(), name);
+        self.turn.rows().get(&key).map_or_else(Group::default, |row| read(&row))
+    }
+
+    pub(crate) fn change_group(&mut self, name: &str, change: impl FnOnce(&mut Group)) {
+        let mut group = self.group(name);
+        change(&mut group);
+        let key = group_key(self.tenant(), b'g', self.number(), name);
+        if group == Group::default() {
+            self.turn.delete(&key);
+        } else {
+            self.turn.put(key, row(&group));
+        }
+    }
+
+    /// A message joins its group, at its place in the order.
+    pub(crate) fn wait_in_group(&mut self, mut message: Message) {
+        let name = message.head.group.clone().expect("a queue with order has groups");
+        message.head.hidden =
+            if message.head.due_ms > self.turn.now_ms() { Hidden::Delayed } else { Hidden::No };
+        self.count_waiting(&message.head, 1);
+        let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
+        self.turn.put(key, message.encode());
+        self.change_group(&name, |group| group.waiting += 1);
+        self.look_at_group(&name);
+        self.watch_age();
+    }
+
+    /// A message that was put with a delay counts as delayed until it is received.
+    fn count_waiting(&mut self, head: &Head, by: i64) {
+        let count = match head.hidden {
+            Hidden::Delayed => &mut self.counts.delayed,
+            _ => &mut self.counts.visible,
+        };
+        *count = count.checked_add_signed(by).expect("what is taken out was put in");
+    }
+
+    /// The group's first messages, at most `limit`.
+    pub(crate) fn first_waiting(&self, name: &str, limit: usize) -> Vec<Message> {
+        let prefix = group_key(self.tenant(), b'w', self.number(), name);
+        let found = self.turn.rows().scan(&Scan::prefix(&prefix).limit(limit));
+        found.iter().map(|(_, row)| Message::decode(row)).collect()
+    }
+
+    pub(crate) fn take_waiting(&mut self, name: &str, message: &Message) {
+        let key = waiting_key(self.tenant(), self.number(), name, message.head.sequence);
+        self.turn.delete(&key);
+        self.count_waiting(&message.head, -1);
+        self.change_group(name, |group| group.waiting -= 1);
+    }
+
+    /// Lists a group that is ready, or sees to it that it is looked at when it is.
+    pub(crate) fn look_at_group(&mut self, name: &str) {
+        let group = self.group(name);
+        if group.leased > 0 || group.listed || group.waiting == 0 {
+            return;
+        }
+        let first = self.first_waiting(name, 1).pop().expect("something waits");
+        let due_ms = first.head.due_ms;
+        if due_ms <= self.turn.now_ms() {
+            self.push(READY, Bytes::copy_from_slice(name.as_bytes()));
+            self.change_group(name, |group| group.listed = true);
+        } else if group.wake_ms.is_none_or(|wake_ms| wake_ms > due_ms) {
+            self.change_group(name, |group| group.wake_ms = Some(due_ms));
+            self.hide(&wake_of(name, first.head.sequence), due_ms);
+        }
+    }
+
+    /// A hidden row of a group is due.
+    pub(crate) fn wake_group(&mut self, name: &str, until_ms: u64) {
+        if self.group(name).wake_ms == Some(until_ms) {
+            self.change_group(name, |group| group.wake_ms = None);
+        }
+        self.look_at_group(name);
+    }
+
+    /// The first messages of the group that has been ready for longest; none when no group is.
+    pub(crate) fn take_from_group(&mut self, limit: usize) -> Option<Vec<Message>> {
+        let lane = self.counts.lanes.iter().find(|lane| lane.number == READY).copied();
+        let lane = lane.filter(|lane| lane.len > 0)?;
+        let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
+        self.pop(READY, position);
+        let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
+        self.change_group(&name, |group| group.listed = false);
+        let now_ms = self.turn.now_ms();
+        let mut taken = self.first_waiting(&name, limit);
+        let ready = taken.iter().take_while(|message| message.head.due_ms <= now_ms).count();
+        taken.truncate(ready);
+        for message in &taken {
+            self.take_waiting(&name, message);
+        }
+        taken.retain(|message| !self.expires(message));
+        if taken.is_empty() {
+            self.look_at_group(&name);
+        }
+        Some(taken)
+    }
+}
+
+/// A row that is no message: it stands for a look at a group.
+fn wake_of(name: &str, sequence: u64) -> Message {
+    let head = Head {
+        id: MessageId { shard: 0, queue: 0, sequence },
+        sequence,
+        sent_ms: 0,
+        visible_ms: 0,
+        priority: 0,
+        group: Some(name.to_owned()),
+        hidden: Hidden::Group,
+        due_ms: 0,
+        receives: 0,
+        first_received_ms: 0,
+        first_failed_ms: 0,
+        last_failed_ms: 0,
+        reason: None,
+        story: None,
+    };
+    Message { head, parcel: Bytes::new() }
+}

@@ -1,0 +1,57 @@
+//! Queues: work that is handed out, one lease at a time, until somebody says that it is done.
+//!
+//! ```text
+//!                 delay                                      ack
+//!   send ──┬───────────────▶ hidden until due                ┌──▶ gone
+//!          │                      │                          │
+//!          ▼                      ▼            receive       │
+//!        lane  ◀───────────────────────────────────────▶  hidden (leased until …)
+//!          ▲                                                 │
+//!          └──── nack, lease ended (after a backoff) ────────┤
+//!                                        too many receives   └──▶ letter to the dead-letter queue
+//! ```
+//!
+//! A message is one row that moves. It is either in a *lane*, where receivers find it, or *hidden
+//! until* some time: delayed, leased, or waiting to be tried again. Hidden rows are ordered by that
+//! time, so one timer a queue brings back what is due, however many there are, and however far off.
+//!
+//! Lanes are consumed from their head and grow at their tail, so a receive costs the same with ten
+//! messages waiting or ten million. A standard queue has two a priority: new messages, and those
+//! that came back, which go first. A queue with order has one lane, of *groups* that are ready; a
+//! group's messages wait in a range of their own, and a group with a message leased is not ready.
+//!
+//! Invariants:
+//! - A message that was accepted is in exactly one place until it is acked, expires or is purged.
+//! - Only the receipt of the lease in force acks, extends or gives back.
+//! - In a queue with order, a message is leased only when none before it in its group is left.
+//! - A message that is received [`Settings::max_receive_count`] times without an ack goes to the
+//!   dead-letter queue, with its story, once.
+//!
+//! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
+//! is done to queues, `deliver.rs` what is done to messages, `fifo.rs` how groups keep their order,
+//! `sweep.rs` what time does, `query.rs` how it is read without entering the shard.
+
+mod apply;
+mod command;
+mod deliver;
+mod fifo;
+mod query;
+mod receipt;
+mod state;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub use apply::Queues;
+pub use command::{
+    Ack, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Receive,
+    Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, Story, Update,
+};
+pub use query::{PeekState, Peeked, peek, place, queue};
+pub use receipt::Receipt;
+pub use state::{Counts, Described, MessageId, Totals};
+
+use kernel::MachineId;
+
+/// This machine's number in every log.
+pub const MACHINE: MachineId = MachineId(4);

@@ -1,0 +1,127 @@
+//! How queues are read: from rows, on any thread, without entering the shard.
+
+use bytes::Bytes;
+use kernel::rows::{ReadRows, Scan};
+use kernel::{TenantId, VirtualShard};
+
+use crate::MACHINE;
+use crate::command::Story;
+use crate::fifo::READY;
+use crate::state::{
+    Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
+    queue_key, read,
+};
+
+/// Where a queue lives.
+#[must_use]
+pub fn place(tenant: TenantId, queue: &str) -> VirtualShard {
+    VirtualShard::of(tenant, MACHINE, queue.as_bytes())
+}
+
+/// What a queue is and holds; `None` when there is none of this name.
+#[must_use]
+pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Described> {
+    let queue: Queue = read(&rows.get(&queue_key(tenant, name))?);
+    let counts: Counts = read(&rows.get(&key(tenant, b'c', queue.number))?);
+    let heads = counts.lanes.iter().filter(|lane| lane.len > 0);
+    let oldest_visible_ms =
+        heads.filter_map(|lane| oldest_of(rows, tenant, queue.number, lane)).min();
+    let Queue { number, version, created_ms, settings, .. } = queue;
+    Some(Described { number, version, created_ms, settings, counts, oldest_visible_ms })
+}
+
+fn oldest_of(rows: &impl ReadRows, tenant: TenantId, queue: u64, lane: &Lane) -> Option<u64> {
+    let from = lane_key(tenant, queue, lane.number, lane.head);
+    let to = lane_key(tenant, queue, lane.number, lane.next);
+    let (_, row) = rows.scan(&Scan::between(&from, &to).limit(1)).pop()?;
+    let row = if lane.number == READY {
+        let group = std::str::from_utf8(&row).expect("pushed from a string");
+        let waiting = Scan::prefix(&group_key(tenant, b'w', queue, group)).limit(1);
+        rows.scan(&waiting).pop()?.1
+    } else {
+        row
+    };
+    Some(Message::decode(&row).head.sent_ms)
+}
+
+/// Which messages to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeekState {
+    /// Those that can be received.
+    Visible,
+    /// Those whose time has not come.
+    Delayed,
+    /// Those that somebody works on.
+    Leased,
+}
+
+/// A message that was looked at, and not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peeked {
+    /// Its name.
+    pub id: MessageId,
+    /// Its place in the queue's order.
+    pub sequence: u64,
+    /// When it was sent.
+    pub sent_ms: u64,
+    /// How often it has been received.
+    pub receives: u32,
+    /// What was last said of it.
+    pub reason: Option<String>,
+    /// Of a queue with order.
+    pub group: Option<String>,
+    /// Of a dead letter.
+    pub story: Option<Story>,
+    /// As sent.
+    pub parcel: Bytes,
+}
+
+/// Rows that one look goes through at most.
+const PEEK_ROWS_MAX: usize = 10_000;
+
+/// Looks at messages without taking them, at most `limit`.
+#[must_use]
+pub fn peek(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    queue: u64,
+    state: PeekState,
+    limit: usize,
+) -> Vec<Peeked> {
+    let kinds: &[u8] = if state == PeekState::Visible { b"lw" } else { b"hw" };
+    let mut peeked = Vec::new();
+    for kind in kinds {
+        let scan = Scan::prefix(&key(tenant, *kind, queue)).limit(PEEK_ROWS_MAX);
+        for (row_key, row) in rows.scan(&scan) {
+            let is_group = *kind == b'l' && row_key[key(tenant, *kind, queue).len()] == READY;
+            if is_group || peeked.len() == limit {
+                continue;
+            }
+            let message = Message::decode(&row);
+            let wanted = match message.head.hidden {
+                Hidden::No => PeekState::Visible,
+                Hidden::Delayed | Hidden::Retry => PeekState::Delayed,
+                Hidden::Leased => PeekState::Leased,
+                Hidden::Group => continue,
+            };
+            if wanted == state {
+                peeked.push(shown(message));
+            }
+        }
+    }
+    peeked
+}
+
+fn shown(message: Message) -> Peeked {
+    let Message { head, parcel } = message;
+    Peeked {
+        id: head.id,
+        sequence: head.sequence,
+        sent_ms: head.sent_ms,
+        receives: head.receives,
+        reason: head.reason,
+        group: head.group,
+        story: head.story,
+        parcel,
+    }
+}

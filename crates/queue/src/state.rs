@@ -1,0 +1,288 @@
+//! How queues lie in rows.
+//!
+//! ```text
+//!   kind  after machine, kind and tenant      value
+//!   'q'   name                                Queue: number, version, secret, settings
+//!   'c'   queue                               Counts: what changes with every command
+//!   'l'   queue, lane, position               message, or the name of a group that is ready
+//!   'h'   queue, until, sequence              message that is hidden until then
+//!   'x'   queue, sequence                     until when a lease was extended
+//!   'w'   queue, group, sequence              message of a queue with order, waiting
+//!   'g'   queue, group                        Group
+//!   'k'   queue, digest                       what was sent under a deduplication key
+//!   'e'   queue, until, digest                when to forget it
+//! ```
+//!
+//! A queue is its number from 'c' on: eight bytes, never used again, so that nothing of a deleted
+//! queue shows in one that has its name later.
+
+use bytes::{BufMut, Bytes};
+use kernel::machine::machine_key;
+use kernel::{TenantId, TimerId, Unreadable};
+use serde::{Deserialize, Serialize};
+
+use crate::MACHINE;
+use crate::command::{Settings, Story, read_versioned, versioned};
+
+/// Names a message for ever, wherever it moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageId {
+    /// The shard it was sent to.
+    pub shard: u16,
+    /// The number of the queue it was sent to.
+    pub queue: u64,
+    /// Its place there.
+    pub sequence: u64,
+}
+
+/// What a queue is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Queue {
+    pub(crate) number: u64,
+    /// Grows with every change of the settings.
+    pub(crate) version: u64,
+    /// Of its receipts.
+    pub(crate) secret: [u8; 16],
+    pub(crate) created_ms: u64,
+    pub(crate) settings: Settings,
+}
+
+/// What has happened in a queue since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Messages taken.
+    pub sent: u64,
+    /// Leases given.
+    pub received: u64,
+    /// Messages acked.
+    pub acked: u64,
+    /// Leases that ended without an ack.
+    pub failed: u64,
+    /// Messages sent to the dead-letter queue.
+    pub dead: u64,
+    /// Messages dropped because of their age.
+    pub expired: u64,
+}
+
+/// What is in a queue now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Ready to be received.
+    pub visible: u64,
+    /// Waiting for their time: delayed, or to be tried again.
+    pub delayed: u64,
+    /// Leased.
+    pub leased: u64,
+    /// Of all of them.
+    pub bytes: u64,
+    /// Since the queue was made.
+    pub totals: Totals,
+    pub(crate) last_sequence: u64,
+    /// Those that are not empty, and those that have been.
+    pub(crate) lanes: Vec<Lane>,
+    /// Fires when the first hidden row is due, or before.
+    pub(crate) sweep: Option<(u64, u64)>,
+    /// Fires when the oldest message may be too old.
+    pub(crate) retention: Option<(u64, u64)>,
+    /// No row is hidden until this or before.
+    pub(crate) swept_ms: u64,
+    /// Where the search for old messages of a queue with order goes on.
+    pub(crate) age_cursor: Vec<u8>,
+}
+
+/// Rows from `head` on, at positions below `next`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lane {
+    pub(crate) number: u8,
+    pub(crate) head: u64,
+    pub(crate) next: u64,
+    pub(crate) len: u64,
+}
+
+/// A queue as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Its number.
+    pub number: u64,
+    /// Of its settings.
+    pub version: u64,
+    /// When it was made.
+    pub created_ms: u64,
+    /// How it behaves.
+    pub settings: Settings,
+    /// What is in it.
+    pub counts: Counts,
+    /// When the oldest message that can be received was sent.
+    pub oldest_visible_ms: Option<u64>,
+}
+
+/// Why a message is hidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Hidden {
+    /// It is not: it is in a lane.
+    #[default]
+    No,
+    /// Its time has not come.
+    Delayed,
+    /// Somebody works on it.
+    Leased,
+    /// It failed, and waits to be tried again.
+    Retry,
+    /// No message at all: the group in `group` is looked at when this is due.
+    Group,
+}
+
+/// What is known of a message besides what was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) id: MessageId,
+    pub(crate) sequence: u64,
+    pub(crate) sent_ms: u64,
+    /// When it could first be received: its age counts from then.
+    pub(crate) visible_ms: u64,
+    pub(crate) priority: u8,
+    pub(crate) group: Option<String>,
+    pub(crate) hidden: Hidden,
+    /// Not before this, in a group.
+    pub(crate) due_ms: u64,
+    pub(crate) receives: u32,
+    pub(crate) first_received_ms: u64,
+    pub(crate) first_failed_ms: u64,
+    pub(crate) last_failed_ms: u64,
+    pub(crate) reason: Option<String>,
+    pub(crate) story: Option<Story>,
+}
+
+/// A row that moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) parcel: Bytes,
+}
+
+/// What a message counts besides its parcel.
+const MESSAGE_BYTES: u64 = 100;
+
+impl Message {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parcel.len() as u64 + MESSAGE_BYTES
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut row = Vec::with_capacity(self.parcel.len() + 64);
+        row.push(1);
+        let mut row = postcard::to_extend(&self.head, row).expect("plain data serialises");
+        row.put_slice(&self.parcel);
+        row.into()
+    }
+
+    /// Reads a row of this machine's, sharing its bytes.
+    pub(crate) fn decode(row: &Bytes) -> Message {
+        assert_eq!(row[0], 1, "a message of a version that this binary is too old for");
+        let (head, parcel): (Head, &[u8]) =
+            postcard::take_from_bytes(&row[1..]).expect("rows are this machine's alone");
+        Message { head, parcel: row.slice_ref(parcel) }
+    }
+}
+
+/// A group of a queue with order. It has a row while it has messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) waiting: u64,
+    pub(crate) leased: u64,
+    /// It is in the lane of groups that are ready.
+    pub(crate) listed: bool,
+    /// A hidden row will look at it then.
+    pub(crate) wake_ms: Option<u64>,
+}
+
+/// What was sent under a deduplication key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Known {
+    pub(crate) id: MessageId,
+    pub(crate) sequence: u64,
+    pub(crate) until_ms: u64,
+}
+
+pub(crate) fn queue_key(tenant: TenantId, name: &str) -> Vec<u8> {
+    let mut key = machine_key(MACHINE, b'q', tenant);
+    key.put_slice(name.as_bytes());
+    key
+}
+
+/// The beginning of a queue's keys of one kind.
+pub(crate) fn key(tenant: TenantId, kind: u8, queue: u64) -> Vec<u8> {
+    let mut key = machine_key(MACHINE, kind, tenant);
+    key.put_u64(queue);
+    key
+}
+
+pub(crate) fn lane_key(tenant: TenantId, queue: u64, lane: u8, position: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'l', queue);
+    key.put_u8(lane);
+    key.put_u64(position);
+    key
+}
+
+pub(crate) fn hidden_key(tenant: TenantId, queue: u64, until_ms: u64, sequence: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'h', queue);
+    key.put_u64(until_ms);
+    key.put_u64(sequence);
+    key
+}
+
+pub(crate) fn extended_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'x', queue);
+    key.put_u64(sequence);
+    key
+}
+
+/// Of a group's rows of a kind. A name is its length and its bytes, so that no group's keys are a
+/// prefix of another's.
+pub(crate) fn group_key(tenant: TenantId, kind: u8, queue: u64, group: &str) -> Vec<u8> {
+    let mut key = key(tenant, kind, queue);
+    key.put_u16(u16::try_from(group.len()).expect("the edge bounds the names of groups"));
+    key.put_slice(group.as_bytes());
+    key
+}
+
+pub(crate) fn waiting_key(tenant: TenantId, queue: u64, group: &str, sequence: u64) -> Vec<u8> {
+    let mut key = group_key(tenant, b'w', queue, group);
+    key.put_u64(sequence);
+    key
+}
+
+pub(crate) fn dedup_key(tenant: TenantId, queue: u64, digest: &[u8; 16]) -> Vec<u8> {
+    let mut key = key(tenant, b'k', queue);
+    key.put_slice(digest);
+    key
+}
+
+pub(crate) fn forget_key(
+    tenant: TenantId,
+    queue: u64,
+    until_ms: u64,
+    digest: &[u8; 16],
+) -> Vec<u8> {
+    let mut key = key(tenant, b'e', queue);
+    key.put_u64(until_ms);
+    key.put_slice(digest);
+    key
+}
+
+/// Kinds of rows that a queue has many of.
+pub(crate) const CONTENTS: [u8; 7] = *b"lhxwgke";
+
+pub(crate) fn row<T: Serialize>(value: &T) -> Vec<u8> {
+    versioned(value)
+}
+
+/// Reads a row of this machine's.
+pub(crate) fn read<'a, T: Deserialize<'a>>(row: &'a [u8]) -> T {
+    let read: Result<T, Unreadable> = read_versioned("a row of a queue", row);
+    read.expect("rows are this machine's alone")
+}
+
+pub(crate) fn timer(fields: (u64, u64)) -> TimerId {
+    TimerId { deadline_ms: fields.0, number: fields.1 }
+}

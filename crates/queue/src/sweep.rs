@@ -1,0 +1,219 @@
+//! What time does: hidden messages come back, old ones are dropped, keys are forgotten.
+
+use bytes::{BufMut, Bytes};
+use kernel::rows::Scan;
+
+use crate::apply::Desk;
+use crate::command::Mode;
+use crate::state::{
+    Hidden, Known, Message, dedup_key, forget_key, hidden_key, key, read, timer, waiting_key,
+};
+
+/// Of what a queue's timers carry: the queue's number and its name.
+pub(crate) const TIMER_VERSION: u8 = 1;
+/// Rows of a kind that one timer looks at; for more it is set again.
+const SWEEP_MAX: usize = 256;
+/// A queue is not searched for old messages more often.
+const AGE_EVERY_MS: u64 = 1000;
+/// Nor is one with order, which is searched from end to end.
+const GROUPS_AGE_EVERY_MS: u64 = 60_000;
+
+impl Desk<'_, '_> {
+    fn set(&mut self, at_ms: u64) -> (u64, u64) {
+        let mut payload = Vec::with_capacity(9 + self.name.len());
+        payload.put_u8(TIMER_VERSION);
+        payload.put_u64(self.number());
+        payload.put_slice(self.name.as_bytes());
+        let id = self.turn.set_timer(at_ms, payload);
+        (id.deadline_ms, id.number)
+    }
+
+    /// Sees to it that hidden rows are looked at by then.
+    pub(crate) fn arm(&mut self, at_ms: u64) {
+        match self.counts.sweep {
+            Some((armed_ms, _)) if armed_ms <= at_ms => return,
+            Some(later) => self.turn.cancel_timer(timer(later)),
+            None => {}
+        }
+        self.counts.sweep = Some(self.set(at_ms));
+    }
+
+    /// Sees to it that old messages are looked for.
+    pub(crate) fn watch_age(&mut self) {
+        let at_ms = self.turn.now_ms().saturating_add(self.settings().retention_ms);
+        match self.counts.retention {
+            Some((armed_ms, _)) if armed_ms <= at_ms => return,
+            Some(later) => self.turn.cancel_timer(timer(later)),
+            None => {}
+        }
+        self.counts.retention = Some(self.set(at_ms));
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        let armed = [self.counts.sweep.take(), self.counts.retention.take()];
+        for armed in armed.into_iter().flatten() {
+            self.turn.cancel_timer(timer(armed));
+        }
+    }
+
+    /// One of the queue's timers has fired.
+    pub(crate) fn time_has_come(&mut self, fired: (u64, u64)) {
+        if self.counts.sweep == Some(fired) {
+            self.counts.sweep = None;
+            self.sweep();
+        } else if self.counts.retention == Some(fired) {
+            self.counts.retention = None;
+            match self.settings().mode {
+                Mode::Standard => self.drop_old_of_lanes(),
+                Mode::Fifo => self.drop_old_of_groups(),
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
+        let from = hidden_key(tenant, number, self.counts.swept_ms + 1, 0);
+        let due = Scan::between(&from, &hidden_key(tenant, number, now_ms + 1, 0));
+        let due = self.turn.rows().scan(&due.limit(SWEEP_MAX));
+        let all = due.len() < SWEEP_MAX;
+        for (key, row) in due {
+            let until_ms = key[key.len() - 16..].first_chunk().expect("as hidden_key puts it");
+            self.come_back(u64::from_be_bytes(*until_ms), Message::decode(&row));
+        }
+        let forgotten = self.forget_keys();
+        if all && forgotten {
+            self.counts.swept_ms = now_ms;
+            self.arm_for_next();
+        } else {
+            self.arm(now_ms);
+        }
+    }
+
+    fn come_back(&mut self, until_ms: u64, message: Message) {
+        match message.head.hidden {
+            Hidden::Leased => {
+                self.end_lease(until_ms, &message);
+                self.failed(message, None, Some("the lease ended".to_owned()));
+            }
+            Hidden::Delayed | Hidden::Retry => {
+                self.unhide(until_ms, &message);
+                self.counts.delayed -= 1;
+                let came_back = message.head.hidden == Hidden::Retry;
+                self.show_in_lane(message, came_back);
+            }
+            Hidden::Group => {
+                self.unhide(until_ms, &message);
+                let group = message.head.group.expect("it stands for one");
+                self.wake_group(&group, until_ms);
+            }
+            Hidden::No => unreachable!("a hidden row says why"),
+        }
+    }
+
+    fn unhide(&mut self, until_ms: u64, message: &Message) {
+        let sequence = message.head.sequence;
+        self.turn.delete(&hidden_key(self.tenant(), self.number(), until_ms, sequence));
+    }
+
+    /// Forgets deduplication keys whose window is over. False when there are more.
+    fn forget_keys(&mut self) -> bool {
+        let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
+        let from = forget_key(tenant, number, self.counts.swept_ms + 1, &[0; 16]);
+        let to = forget_key(tenant, number, now_ms + 1, &[0; 16]);
+        let due = self.turn.rows().scan(&Scan::between(&from, &to).limit(SWEEP_MAX));
+        for (key, _) in &due {
+            let digest = key.last_chunk::<16>().expect("as forget_key puts it");
+            self.turn.delete(key);
+            let known_key = dedup_key(tenant, number, digest);
+            let known = self.turn.rows().get(&known_key).map(|row| read::<Known>(&row));
+            // The key may have been used again since.
+            if known.is_some_and(|known| known.until_ms <= now_ms) {
+                self.turn.delete(&known_key);
+            }
+        }
+        due.len() < SWEEP_MAX
+    }
+
+    fn arm_for_next(&mut self) {
+        let (tenant, number) = (self.tenant(), self.number());
+        for kind in [b'h', b'e'] {
+            let mut from = key(tenant, kind, number);
+            from.put_u64(self.counts.swept_ms + 1);
+            let scan = Scan::prefix(&key(tenant, kind, number)).after(&from).limit(1);
+            if let Some((first, _)) = self.turn.rows().scan(&scan).pop() {
+                let until_ms = first[from.len() - 8..].first_chunk().expect("after the queue");
+                self.arm(u64::from_be_bytes(*until_ms));
+            }
+        }
+    }
+
+    fn is_too_old(&self, message: &Message) -> bool {
+        let age_ms = self.turn.now_ms().saturating_sub(message.head.visible_ms);
+        age_ms >= self.settings().retention_ms
+    }
+
+    /// Drops a message that is too old, and was nowhere already.
+    pub(crate) fn expires(&mut self, message: &Message) -> bool {
+        let too_old = self.is_too_old(message);
+        if too_old {
+            self.counts.totals.expired += 1;
+            self.counts.bytes -= message.bytes();
+        }
+        too_old
+    }
+
+    /// The oldest message of a lane is at its head.
+    fn drop_old_of_lanes(&mut self) {
+        let now_ms = self.turn.now_ms();
+        let mut next_ms: Option<u64> = None;
+        for lane in self.counts.lanes.clone() {
+            for (position, row) in self.front(lane, SWEEP_MAX) {
+                let message = Message::decode(&row);
+                if !self.expires(&message) {
+                    let old_ms =
+                        message.head.visible_ms.saturating_add(self.settings().retention_ms);
+                    next_ms = Some(next_ms.map_or(old_ms, |other| other.min(old_ms)));
+                    break;
+                }
+                self.pop(lane.number, position);
+                self.counts.visible -= 1;
+            }
+        }
+        let left = self.counts.lanes.iter().any(|lane| lane.len > 0);
+        if left {
+            let at_ms = next_ms.unwrap_or(now_ms).max(now_ms + AGE_EVERY_MS);
+            self.counts.retention = Some(self.set(at_ms));
+        }
+    }
+
+    /// Searches the next part of all groups.
+    fn drop_old_of_groups(&mut self) {
+        let prefix = key(self.tenant(), b'w', self.number());
+        let scan = Scan::prefix(&prefix).after(&self.counts.age_cursor).limit(SWEEP_MAX);
+        let found = self.turn.rows().scan(&scan);
+        let more = found.len() == SWEEP_MAX;
+        self.counts.age_cursor =
+            found.last().filter(|_| more).map_or_else(Vec::new, |(key, _)| key.to_vec());
+        for (row_key, row) in &found {
+            let message = Message::decode(row);
+            if !self.expires(&message) {
+                continue;
+            }
+            let group = message.head.group.clone().expect("a queue with order has groups");
+            debug_assert_eq!(*row_key, self.waiting_key_of(&message));
+            self.take_waiting(&group, &message);
+            self.look_at_group(&group);
+        }
+        let now_ms = self.turn.now_ms();
+        let every_ms = GROUPS_AGE_EVERY_MS.max(self.settings().retention_ms / 8);
+        if more || self.counts.visible + self.counts.delayed > 0 {
+            let at_ms = if more { now_ms } else { now_ms.saturating_add(every_ms) };
+            self.counts.retention = Some(self.set(at_ms));
+        }
+    }
+
+    fn waiting_key_of(&self, message: &Message) -> Bytes {
+        let group = message.head.group.as_deref().unwrap_or_default();
+        waiting_key(self.tenant(), self.number(), group, message.head.sequence).into()
+    }
+}
