@@ -11,7 +11,7 @@
 //!                 429         429      403
 //! ```
 //!
-//! No shard is entered. A connection's last credential ([`Memo`]) holds until any key or tenant
+//! No shard is entered. A connection's last credential (`Memo`) holds until any key or tenant
 //! changes. Else a credential that was good before costs one hash and two looks at views: what was
 //! found out is kept (`cache`) and holds as long as the views of the key and of the tenant are the
 //! very ones it was found out from. So a revocation is in force with the next request.
