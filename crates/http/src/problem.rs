@@ -70,7 +70,7 @@ problems! {
     /// No key or token, or one that does not open anything.
     Unauthenticated "unauthenticated" 401 "A valid key or token is needed" No;
     /// The key or token is good, but not for this.
-    Forbidden "forbidden" 403 "The key does not have the scope for this" No;
+    Forbidden "forbidden" 403 "The caller may not do this" No;
     /// The thing named by the path does not exist.
     NotFound "not-found" 404 "There is no such thing" No;
     /// No operation has this path.

@@ -17,7 +17,11 @@ pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
         match inspect(&folder.join("log")) {
             Ok(report) => {
                 sound &= show(shard, &report);
-                sound &= report.in_use || rows_fit(shard, &folder.join("rows"), &report);
+                if report.in_use {
+                    println!("  rows: in use, not looked at");
+                } else {
+                    sound &= rows_fit(shard, &folder.join("rows"), &report);
+                }
             }
             Err(error) => {
                 sound = false;
@@ -38,7 +42,7 @@ fn rows_fit(shard: ShardId, folder: &Path, report: &Report) -> bool {
     let base = match FjallBase::open(folder, StoreOptions::default()) {
         Ok(base) => base,
         Err(error) => {
-            println!("  ROWS of shard {shard} cannot be opened: {error}");
+            println!("  ROWS of shard {shard} cannot be opened, or not written to: {error}");
             return false;
         }
     };

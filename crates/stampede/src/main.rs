@@ -24,7 +24,10 @@ struct Cli {
 enum Command {
     /// Serve the API from a data folder.
     Serve(Box<config::ServeFlags>),
-    /// Read a data folder, logs and rows, and say whether it is sound. Changes nothing.
+    /// Read a data folder, logs and rows, and say whether it is sound.
+    ///
+    /// Logs are only read. Rows are opened as a server opens them, which may remove files that a
+    /// crash left half-written; rows of a running server are not looked at.
     Check {
         /// The data folder.
         data_dir: PathBuf,

@@ -5,7 +5,7 @@
 //!        │
 //!        ├─ sk_…  ──── SHA-256 ──▶ view of the key ──▶ tenant, scopes           a program
 //!        ├─ a.b.c ──── tenant's shopper keys, signature, exp ──▶ tenant, user    a shopper
-//!        └─ nothing ── `--dev` only ──▶ default, all scopes, user from X-User
+//!        └─ nothing ── `--dev` only ──▶ tenant from X-Tenant, all scopes, user from X-User
 //!                                   │
 //!             connections ─▶ rate ─▶ access of the route ─▶ handler
 //!                 429         429      403
@@ -231,10 +231,10 @@ impl Auth {
         conn: &Conn,
         dev: bool,
     ) -> Result<Option<Arc<Known>>, Problem> {
-        let Some(token) = bearer(headers)? else {
-            return if dev { self.developer().await.map(Some) } else { Ok(None) };
-        };
         let named = named_tenant(headers)?;
+        let Some(token) = bearer(headers)? else {
+            return if dev { self.developer(named).await.map(Some) } else { Ok(None) };
+        };
         let version = self.0.node.credentials_version();
         if let Some(memo) = &*conn.memo.lock()
             && memo.holds(token, named, version)
@@ -334,11 +334,22 @@ impl Auth {
         })
     }
 
-    async fn developer(&self) -> Result<Arc<Known>, Problem> {
-        let tenant = self.tenant(tenants::DEFAULT_TENANT).await?;
+    /// Whoever shows nothing in `--dev` is of the tenant they name.
+    async fn developer(&self, named: Option<&str>) -> Result<Arc<Known>, Problem> {
+        let tenant = match named {
+            Some(name) => self.tenant_named(name).await?,
+            None => self.tenant(tenants::DEFAULT_TENANT).await?,
+        };
+        let tenant = match (tenant, named) {
+            (Some(tenant), _) => tenant,
+            (None, None) => self.0.tenants.default_before_bootstrap(),
+            (None, Some(_)) => {
+                return Err(ProblemKind::NotFound.because("there is no such tenant"));
+            }
+        };
         Ok(Arc::new(Known {
             identity: Identity::Developer,
-            tenant: tenant.unwrap_or_else(|| self.0.tenants.default_before_bootstrap()),
+            tenant,
             key_view: None,
             expires_at_ms: None,
         }))

@@ -315,6 +315,12 @@ async fn in_dev_mode_no_key_is_needed_and_a_given_one_is_honoured() {
     let seen = world.call(Method::GET, "/probe/produce", &[("x-user", "ada")], None).await;
     assert_eq!((&seen.json["tenant"], &seen.json["user"]), (&json!(1), &json!("ada")));
     assert_eq!(seen.json["scopes"].as_array().map(Vec::len), Some(6));
+    let named = [("x-tenant", SHOP)];
+    let seen = world.call(Method::GET, "/probe/produce", &named, None).await;
+    assert_eq!(seen.json["tenant"], 2);
+    let unknown = [("x-tenant", "nobody")];
+    let seen = world.call(Method::GET, "/probe/produce", &unknown, None).await;
+    assert!(seen.is_problem(404, "not-found"));
     let reader = world.key(SHOP, &["read"]).await;
     assert_eq!(world.get(&reader, "/probe/read").await.json["tenant"], 2);
     assert!(world.get(&reader, "/probe/produce").await.is_problem(403, "forbidden"));
