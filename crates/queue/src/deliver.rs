@@ -76,22 +76,8 @@ impl Desk<'_, '_> {
         self.counts.last_sequence += 1;
         let sequence = self.counts.last_sequence;
         let id = MessageId { shard: self.turn.shard().0, queue: self.number(), sequence };
-        let head = Head {
-            id,
-            sequence,
-            sent_ms,
-            visible_ms: sent_ms,
-            priority: priority.min(PRIORITY_MAX),
-            group,
-            hidden: Hidden::No,
-            due_ms: 0,
-            receives: 0,
-            first_received_ms: 0,
-            first_failed_ms: 0,
-            last_failed_ms: 0,
-            reason: None,
-            story: None,
-        };
+        let head = Head::new(id, sequence, sent_ms, group);
+        let head = Head { priority: priority.min(PRIORITY_MAX), ..head };
         Message { head, parcel: parcel.clone() }
     }
 

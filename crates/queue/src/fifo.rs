@@ -123,21 +123,8 @@ impl Desk<'_, '_> {
 
 /// A row that is no message: it stands for a look at a group.
 fn wake_of(name: &str, sequence: u64) -> Message {
-    let head = Head {
-        id: MessageId { shard: 0, queue: 0, sequence },
-        sequence,
-        sent_ms: 0,
-        visible_ms: 0,
-        priority: 0,
-        group: Some(name.to_owned()),
-        hidden: Hidden::Group,
-        due_ms: 0,
-        receives: 0,
-        first_received_ms: 0,
-        first_failed_ms: 0,
-        last_failed_ms: 0,
-        reason: None,
-        story: None,
-    };
+    let id = MessageId { shard: 0, queue: 0, sequence };
+    let head = Head::new(id, sequence, 0, Some(name.to_owned()));
+    let head = Head { hidden: Hidden::Group, ..head };
     Message { head, parcel: Bytes::new() }
 }

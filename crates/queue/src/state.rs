@@ -153,6 +153,28 @@ pub(crate) struct Head {
     pub(crate) story: Option<Story>,
 }
 
+impl Head {
+    /// Of a message to which nothing has happened yet.
+    pub(crate) fn new(id: MessageId, sequence: u64, sent_ms: u64, group: Option<String>) -> Head {
+        Head {
+            id,
+            sequence,
+            sent_ms,
+            visible_ms: sent_ms,
+            priority: 0,
+            group,
+            hidden: Hidden::No,
+            due_ms: 0,
+            receives: 0,
+            first_received_ms: 0,
+            first_failed_ms: 0,
+            last_failed_ms: 0,
+            reason: None,
+            story: None,
+        }
+    }
+}
+
 /// A row that moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
