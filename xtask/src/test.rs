@@ -42,7 +42,37 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     // Both runs happen even if the first fails: one look shows all that is broken.
     let tests = run_tests(&scope, &options.passed_on);
     let docs = if has_docs { run_docs(&scope, &options.passed_on) } else { Ok(()) };
-    tests.and(docs)
+    let with_store = options.only.as_deref().is_none_or(|only| only == "store");
+    let full_disk =
+        if with_store && options.passed_on.is_empty() { run_full_disk() } else { Ok(()) };
+    tests.and(docs).and(full_disk)
+}
+
+/// The store's tests that fill up a file system: a small one, which only they see.
+fn run_full_disk() -> Result<()> {
+    const IN_SMALL_DISK: &str =
+        "mount -t tmpfs -o size=400m none \"$STORE_SMALL_DISK\" && exec \"$@\"";
+    let disk = shell::root().join("target/small-disk");
+    std::fs::create_dir_all(&disk)?;
+    // Root may mount in a namespace of its own; others, where the system lets them, as root of
+    // one. Containers often allow neither.
+    let spaces: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
+    let in_small_disk = |space: &[&str]| {
+        let mut unshare = shell::command("unshare");
+        unshare.args(space).args(["sh", "-c", IN_SMALL_DISK, "sh"]);
+        unshare.env("STORE_SMALL_DISK", &disk);
+        unshare
+    };
+    let can_mount = |space: &&&[&str]| shell::read(in_small_disk(space).arg("true")).is_ok();
+    let Some(space) = spaces.iter().find(can_mount) else {
+        println!("NOT RUN: store's full-disk tests, because nothing can be mounted here");
+        return Ok(());
+    };
+    let cargo = shell::cargo();
+    let mut command = in_small_disk(space);
+    command.arg(cargo.get_program()).args(["test", "--package", "store", "--test", "full_disk"]);
+    command.args(["--", "--ignored", "--test-threads", "1"]);
+    shell::run(&mut command)
 }
 
 fn run_tests(scope: &[String], passed_on: &[String]) -> Result<()> {

@@ -1,11 +1,13 @@
 //! Bytes in and out, for the few formats the kernel itself writes, and the envelope that makes a
 //! machine's commands versioned.
 //!
-//! A machine's command is `[tag][version][body]`. A tag is never reused; a body that must change
-//! gets the next version, and the machine keeps reading the old one. So a newer binary reads an
-//! older log.
+//! A machine's command is `[tag][version][postcard body]`. A tag is never reused; a body that must
+//! change gets the next version, and the machine keeps reading the old one. So a newer binary reads
+//! an older log. What is not a command but outlives the binary that wrote it (rows, remembered
+//! replies, effects) is `[version][postcard body]`.
 
 use bytes::{Buf, BufMut, Bytes};
+use serde::{Deserialize, Serialize};
 
 use crate::machine::Unreadable;
 
@@ -121,5 +123,47 @@ pub fn split_command(command: &[u8]) -> Result<(u8, u8, &[u8]), Unreadable> {
     match command {
         [tag, version, body @ ..] => Ok((*tag, *version, body)),
         _ => Err(Unreadable::Short),
+    }
+}
+
+/// `[tag][version][body]`.
+#[must_use]
+pub fn pack(tag: u8, version: u8, body: &impl Serialize) -> Bytes {
+    postcard::to_extend(body, vec![tag, version]).expect("plain data encodes").into()
+}
+
+/// Reads the body of [`pack`] back. `whose` it is, is for the message.
+///
+/// # Errors
+/// [`Unreadable::Body`] when it is something else, [`Unreadable::Long`] when something follows it.
+pub fn unpack<'a, T: Deserialize<'a>>(
+    whose: &'static str,
+    body: &'a [u8],
+) -> Result<T, Unreadable> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(Unreadable::Long),
+        Err(error) => Err(Unreadable::Body { whose, why: error.to_string() }),
+    }
+}
+
+/// `[1][body]`. What changes gets a version of its own, and its own reader.
+#[must_use]
+pub fn versioned(body: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(body, vec![1]).expect("plain data encodes")
+}
+
+/// Reads [`versioned`] back.
+///
+/// # Errors
+/// [`Unreadable`] when it is of a newer binary, or something else than `what`.
+pub fn read_versioned<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    bytes: &'a [u8],
+) -> Result<T, Unreadable> {
+    match bytes {
+        [1, body @ ..] => unpack(what, body),
+        [version, ..] => Err(Unreadable::Version { what, version: *version }),
+        [] => Err(Unreadable::Short),
     }
 }

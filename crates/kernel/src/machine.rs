@@ -70,12 +70,12 @@ pub enum Unreadable {
     #[error("no machine has the number {0}")]
     Machine(MachineId),
     /// The body does not decode.
-    #[error("a command of {machine} does not decode: {what}")]
+    #[error("bytes of {whose} do not decode: {why}")]
     Body {
-        /// Whose.
-        machine: &'static str,
+        /// Of which machine, or of what.
+        whose: &'static str,
         /// What the decoder said.
-        what: String,
+        why: String,
     },
 }
 

@@ -539,10 +539,10 @@ fn open_in_thread(
         };
         let log = FileLog::open(Arc::new(RealDisk), &log_dir, &options, sink)
             .map_err(|source| StartError::Log { shard, source })?;
-        let bytes = checkpoint_bytes(&config);
         let mut progress = |progress: Progress| (config.on_progress)(shard, progress);
-        let opened = Shard::open(place, Box::new(log), base, machines(), bytes, &mut progress)
-            .map_err(|source| StartError::Replay { shard, source })?;
+        let opened =
+            Shard::open(place, Box::new(log), base, machines(), OVERLAY_BYTES_MAX, &mut progress)
+                .map_err(|source| StartError::Replay { shard, source })?;
         Ok((opened, inbox))
     };
     std::thread::Builder::new()

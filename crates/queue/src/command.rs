@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kernel::Unreadable;
-use kernel::codec::split_command;
+use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use serde::{Deserialize, Serialize};
 
 use crate::receipt::Receipt;
@@ -333,15 +333,15 @@ impl Command {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         match self {
-            Command::Create(create) => pack(1, create),
-            Command::Update(update) => pack(2, update),
-            Command::Delete { queue } => pack(3, queue),
-            Command::Purge { queue } => pack(4, queue),
-            Command::Send(send) => pack(5, send),
-            Command::Receive(receive) => pack(6, receive),
-            Command::Ack(ack) => pack(7, ack),
-            Command::Nack(nack) => pack(8, nack),
-            Command::Extend(extend) => pack(9, extend),
+            Command::Create(create) => pack(1, 1, create),
+            Command::Update(update) => pack(2, 1, update),
+            Command::Delete { queue } => pack(3, 1, queue),
+            Command::Purge { queue } => pack(4, 1, queue),
+            Command::Send(send) => pack(5, 1, send),
+            Command::Receive(receive) => pack(6, 1, receive),
+            Command::Ack(ack) => pack(7, 1, ack),
+            Command::Nack(nack) => pack(8, 1, nack),
+            Command::Extend(extend) => pack(9, 1, extend),
         }
     }
 
@@ -352,15 +352,15 @@ impl Command {
     pub fn decode(command: &[u8]) -> Result<Command, Unreadable> {
         let (tag, version, body) = split_command(command)?;
         Ok(match (tag, version) {
-            (1, 1) => Command::Create(unpack(body)?),
-            (2, 1) => Command::Update(unpack(body)?),
-            (3, 1) => Command::Delete { queue: unpack(body)? },
-            (4, 1) => Command::Purge { queue: unpack(body)? },
-            (5, 1) => Command::Send(unpack(body)?),
-            (6, 1) => Command::Receive(unpack(body)?),
-            (7, 1) => Command::Ack(unpack(body)?),
-            (8, 1) => Command::Nack(unpack(body)?),
-            (9, 1) => Command::Extend(unpack(body)?),
+            (1, 1) => Command::Create(unpack(NAME, body)?),
+            (2, 1) => Command::Update(unpack(NAME, body)?),
+            (3, 1) => Command::Delete { queue: unpack(NAME, body)? },
+            (4, 1) => Command::Purge { queue: unpack(NAME, body)? },
+            (5, 1) => Command::Send(unpack(NAME, body)?),
+            (6, 1) => Command::Receive(unpack(NAME, body)?),
+            (7, 1) => Command::Ack(unpack(NAME, body)?),
+            (8, 1) => Command::Nack(unpack(NAME, body)?),
+            (9, 1) => Command::Extend(unpack(NAME, body)?),
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
     }
@@ -368,12 +368,12 @@ impl Command {
 
 impl DeadLetter {
     pub(crate) fn encode(&self) -> Bytes {
-        pack(1, self)
+        pack(1, 1, self)
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<DeadLetter, Unreadable> {
         match split_command(body)? {
-            (1, 1, body) => unpack(body),
+            (1, 1, body) => unpack(NAME, body),
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }
@@ -392,34 +392,5 @@ impl Reply {
     /// [`Unreadable`] when it is something else.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
         read_versioned("a reply of a queue", bytes)
-    }
-}
-
-fn pack(tag: u8, body: &impl Serialize) -> Bytes {
-    postcard::to_extend(body, vec![tag, 1]).expect("commands serialise").into()
-}
-
-fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(Unreadable::Long),
-        Err(error) => Err(Unreadable::Body { machine: NAME, what: error.to_string() }),
-    }
-}
-
-/// `[version][body]`, for what is not a command but outlives the binary that wrote it.
-pub(crate) fn versioned(body: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(body, vec![1]).expect("plain data serialises")
-}
-
-/// Reads [`versioned`] back; a later version gets its own arm here.
-pub(crate) fn read_versioned<'a, T: Deserialize<'a>>(
-    what: &'static str,
-    bytes: &'a [u8],
-) -> Result<T, Unreadable> {
-    match bytes {
-        [1, body @ ..] => unpack(body),
-        [version, ..] => Err(Unreadable::Version { what, version: *version }),
-        [] => Err(Unreadable::Short),
     }
 }

@@ -17,12 +17,13 @@
 //! queue shows in one that has its name later.
 
 use bytes::{BufMut, Bytes};
+use kernel::codec::{read_versioned, versioned};
 use kernel::machine::machine_key;
 use kernel::{TenantId, TimerId, Unreadable};
 use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
-use crate::command::{Settings, Story, read_versioned, versioned};
+use crate::command::{Settings, Story};
 
 /// Names a message for ever, wherever it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,14 @@
 //! What each command does.
 
 use bytes::{BufMut, Bytes};
+use kernel::codec::versioned;
 use kernel::mail::Letter;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
 
 use crate::command::{
     Add, ArchiveEffect, Archived, Clear, Command, PurgeEffect, RecentsEffect, Remove, Reply,
-    Settings, versioned,
+    Settings,
 };
 use crate::state::{Item, List, Manifest, history_value};
 use crate::{MACHINE, query};

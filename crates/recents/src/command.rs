@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kernel::Unreadable;
-use kernel::codec::split_command;
+use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use kernel::id::digest;
 use serde::{Deserialize, Serialize};
 
@@ -107,12 +107,12 @@ impl Command {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         match self {
-            Command::Add(add) => pack(1, add),
-            Command::Remove(remove) => pack(2, remove),
-            Command::Clear(clear) => pack(3, clear),
-            Command::Archived(archived) => pack(4, archived),
-            Command::Configure(settings) => pack(5, settings),
-            Command::Purged { effect } => pack(6, effect),
+            Command::Add(add) => pack(1, 1, add),
+            Command::Remove(remove) => pack(2, 1, remove),
+            Command::Clear(clear) => pack(3, 1, clear),
+            Command::Archived(archived) => pack(4, 1, archived),
+            Command::Configure(settings) => pack(5, 1, settings),
+            Command::Purged { effect } => pack(6, 1, effect),
         }
     }
 
@@ -123,45 +123,14 @@ impl Command {
     pub fn decode(command: &[u8]) -> Result<Command, Unreadable> {
         let (tag, version, body) = split_command(command)?;
         Ok(match (tag, version) {
-            (1, 1) => Command::Add(unpack(body)?),
-            (2, 1) => Command::Remove(unpack(body)?),
-            (3, 1) => Command::Clear(unpack(body)?),
-            (4, 1) => Command::Archived(unpack(body)?),
-            (5, 1) => Command::Configure(unpack(body)?),
-            (6, 1) => Command::Purged { effect: unpack(body)? },
+            (1, 1) => Command::Add(unpack(NAME, body)?),
+            (2, 1) => Command::Remove(unpack(NAME, body)?),
+            (3, 1) => Command::Clear(unpack(NAME, body)?),
+            (4, 1) => Command::Archived(unpack(NAME, body)?),
+            (5, 1) => Command::Configure(unpack(NAME, body)?),
+            (6, 1) => Command::Purged { effect: unpack(NAME, body)? },
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
-    }
-}
-
-fn pack(tag: u8, body: &impl Serialize) -> Bytes {
-    let out = vec![tag, 1];
-    postcard::to_extend(body, out).expect("commands serialise").into()
-}
-
-fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(Unreadable::Long),
-        Err(error) => Err(Unreadable::Body { machine: NAME, what: error.to_string() }),
-    }
-}
-
-/// `[version][body]`, for what is not a command but outlives the binary that wrote it: rows,
-/// remembered replies, effects.
-pub(crate) fn versioned(body: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(body, vec![1]).expect("plain data serialises")
-}
-
-/// Reads [`versioned`] back; a later version gets its own arm here.
-pub(crate) fn read_versioned<'a, T: Deserialize<'a>>(
-    what: &'static str,
-    bytes: &'a [u8],
-) -> Result<T, Unreadable> {
-    match bytes {
-        [1, body @ ..] => unpack(body),
-        [version, ..] => Err(Unreadable::Version { what, version: *version }),
-        [] => Err(Unreadable::Short),
     }
 }
 

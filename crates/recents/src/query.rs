@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes};
-use kernel::codec::Reader;
+use kernel::codec::{Reader, read_versioned};
 use kernel::machine::machine_key;
 use kernel::rows::{ReadRows, Scan};
 use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
-use crate::command::{Settings, read_versioned};
+use crate::command::Settings;
 use crate::state::{Manifest, put_user};
 
 /// Where a user lives.

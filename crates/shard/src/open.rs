@@ -76,7 +76,7 @@ pub struct Opened<T> {
 impl<T> Shard<T> {
     /// Opens a shard from its base and its log, which the caller has opened: its barrier is the
     /// last entry. Rows that replay leaves in memory are moved to the base whenever they come to
-    /// `checkpoint_bytes`, on a thread that has ended when this returns.
+    /// `overlay_bytes`, on a thread that has ended when this returns.
     ///
     /// # Errors
     /// See [`OpenError`]. The log is as it was; the base may have come further.
@@ -85,7 +85,7 @@ impl<T> Shard<T> {
         mut log: Box<dyn Log>,
         base: Arc<dyn Base>,
         machines: Machines,
-        checkpoint_bytes: usize,
+        overlay_bytes: usize,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Opened<T>, OpenError> {
         let applied = base.applied();
@@ -102,7 +102,7 @@ impl<T> Shard<T> {
             machines,
             applied,
             commands: 0,
-            checkpoint_bytes,
+            overlay_bytes,
             uncovered_bytes: 0,
             moving: None,
             unfinished: None,
@@ -168,7 +168,7 @@ struct Replay {
     machines: Machines,
     applied: Index,
     commands: u64,
-    checkpoint_bytes: usize,
+    overlay_bytes: usize,
     /// See [`Shard::uncovered_bytes`].
     uncovered_bytes: u64,
     moving: Option<Moving>,
@@ -210,13 +210,13 @@ impl Replay {
         self.bound_memory(index)
     }
 
-    /// Rows of a long log are moved to the base on the way, while replay goes on: as a shard that
-    /// serves does, and no more at a time, or it would take more room on a nearly full disk.
+    /// Rows of a long log are moved to the base on the way, while replay goes on. As much at a time
+    /// as memory allows: the more, the fewer times a row that changes often is written and merged.
     ///
     /// On a full disk they stay in memory after all: the log is bounded, and a shard that opens can
     /// be read, and written to once there is room.
     fn bound_memory(&mut self, index: Index) -> Result<(), OpenError> {
-        if self.rows.active_bytes() <= self.checkpoint_bytes || self.unfinished.is_some() {
+        if self.rows.active_bytes() <= self.overlay_bytes || self.unfinished.is_some() {
             return Ok(());
         }
         self.moved()?;

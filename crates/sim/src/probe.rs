@@ -162,7 +162,7 @@ pub fn pack(value: &impl Serialize) -> Bytes {
 /// [`Unreadable::Body`] for anything else.
 pub fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Unreadable> {
     let unreadable =
-        |error: postcard::Error| Unreadable::Body { machine: "probe", what: error.to_string() };
+        |error: postcard::Error| Unreadable::Body { whose: "probe", why: error.to_string() };
     postcard::from_bytes(bytes).map_err(unreadable)
 }
 

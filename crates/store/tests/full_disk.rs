@@ -1,6 +1,6 @@
 //! The store on a disk that fills up.
 //!
-//! Needs a small file system to fill, so it is asked for by name:
+//! Needs a small file system to fill, which `cargo xtask test` mounts where it may; by hand, as root:
 //!
 //! ```text
 //! mount -t tmpfs -o size=400m tmpfs /mnt/small
@@ -61,7 +61,7 @@ fn count(base: &dyn Base) -> usize {
 }
 
 #[test]
-#[ignore = "needs STORE_SMALL_DISK"]
+#[ignore = "needs STORE_SMALL_DISK: run by cargo xtask test"]
 fn a_disk_that_fills_up_in_the_middle_of_a_checkpoint_fails_it_until_reopened() {
     let disk = small_disk();
     let (dir, filler) = (disk.join("middle"), disk.join("filler"));
@@ -85,7 +85,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_checkpoint_fails_it_until_reopened() 
 }
 
 #[test]
-#[ignore = "needs STORE_SMALL_DISK"]
+#[ignore = "needs STORE_SMALL_DISK: run by cargo xtask test"]
 fn no_room_to_compact_refuses_checkpoints_until_there_is() {
     let disk = small_disk();
     let (dir, filler) = (disk.join("cramped"), disk.join("filler-2"));

@@ -3,14 +3,12 @@
 //! A command is `[tag][version][postcard body]`. To change a body, give it the next version, keep
 //! decoding the old one, and add its bytes to the golden test: logs hold commands for ever.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use kernel::codec::split_command;
+use bytes::Bytes;
+use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use kernel::{TenantId, Unreadable};
 use serde::{Deserialize, Serialize};
 
-use crate::record::{
-    KeyHash, KeyId, KeyRecord, Quotas, Scopes, ShopperKeys, TenantRecord, tenant_number,
-};
+use crate::record::{KeyHash, KeyId, KeyRecord, Quotas, Scopes, ShopperKeys, TenantRecord};
 
 /// Something to be done to tenants and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +55,6 @@ pub struct CreateTenant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteTenant {
     /// Which.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
 }
 
@@ -65,7 +62,6 @@ pub struct DeleteTenant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetQuotas {
     /// Whose.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
     /// All of them.
     pub quotas: Quotas,
@@ -75,7 +71,6 @@ pub struct SetQuotas {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetShopperKeys {
     /// Whose.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
     /// `None` takes them away.
     pub keys: Option<ShopperKeys>,
@@ -85,7 +80,6 @@ pub struct SetShopperKeys {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateKey {
     /// Whose.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
     /// The key.
     pub key: NewKey,
@@ -95,7 +89,6 @@ pub struct CreateKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeKey {
     /// Whose.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
     /// Which.
     pub id: KeyId,
@@ -131,32 +124,16 @@ impl Command {
     pub fn decode(bytes: &[u8]) -> Result<Command, Unreadable> {
         let (tag, version, body) = split_command(bytes)?;
         Ok(match (tag, version) {
-            (BOOTSTRAP, 1) => Command::Bootstrap(unpack(body)?),
-            (CREATE_TENANT, 1) => Command::CreateTenant(unpack(body)?),
-            (DELETE_TENANT, 1) => Command::DeleteTenant(unpack(body)?),
-            (SET_QUOTAS, 1) => Command::SetQuotas(unpack(body)?),
-            (SET_SHOPPER_KEYS, 1) => Command::SetShopperKeys(unpack(body)?),
-            (CREATE_KEY, 1) => Command::CreateKey(unpack(body)?),
-            (REVOKE_KEY, 1) => Command::RevokeKey(unpack(body)?),
+            (BOOTSTRAP, 1) => Command::Bootstrap(unpack(crate::NAME, body)?),
+            (CREATE_TENANT, 1) => Command::CreateTenant(unpack(crate::NAME, body)?),
+            (DELETE_TENANT, 1) => Command::DeleteTenant(unpack(crate::NAME, body)?),
+            (SET_QUOTAS, 1) => Command::SetQuotas(unpack(crate::NAME, body)?),
+            (SET_SHOPPER_KEYS, 1) => Command::SetShopperKeys(unpack(crate::NAME, body)?),
+            (CREATE_KEY, 1) => Command::CreateKey(unpack(crate::NAME, body)?),
+            (REVOKE_KEY, 1) => Command::RevokeKey(unpack(crate::NAME, body)?),
             _ => return Err(Unreadable::Command { machine: crate::NAME, tag, version }),
         })
     }
-}
-
-fn pack(tag: u8, version: u8, body: &impl Serialize) -> Bytes {
-    let body = postcard::to_stdvec(body).expect("plain data in memory always encodes");
-    let mut out = BytesMut::with_capacity(2 + body.len());
-    out.put_u8(tag);
-    out.put_u8(version);
-    out.put_slice(&body);
-    out.freeze()
-}
-
-fn unpack<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
-    let unreadable =
-        |error: postcard::Error| Unreadable::Body { machine: crate::NAME, what: error.to_string() };
-    let (value, rest) = postcard::take_from_bytes(body).map_err(unreadable)?;
-    if rest.is_empty() { Ok(value) } else { Err(Unreadable::Long) }
 }
 
 /// The machine's answer.
@@ -220,28 +197,18 @@ pub enum Refusal {
     NoNumbersLeft,
 }
 
-const REPLY_VERSION: u8 = 1;
-
 impl Reply {
     /// The bytes of the answer.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        // A version, because answers are remembered for a day and may outlive the binary.
-        let out = vec![REPLY_VERSION];
-        postcard::to_extend(self, out).expect("plain data in memory always encodes").into()
+        versioned(self).into()
     }
 
     /// Reads [`Reply::encode`] back.
     ///
     /// # Errors
-    /// [`Unreadable::Body`] when it is not a reply of this machine.
+    /// [`Unreadable`] when it is not a reply of this machine, or of a newer binary.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
-        match bytes {
-            [REPLY_VERSION, body @ ..] => unpack(body),
-            [version, ..] => {
-                Err(Unreadable::Version { what: "a reply of tenants", version: *version })
-            }
-            [] => Err(Unreadable::Short),
-        }
+        read_versioned("a reply of tenants", bytes)
     }
 }

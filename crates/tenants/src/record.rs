@@ -9,26 +9,10 @@
 
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use kernel::codec::{read_versioned, versioned};
 use kernel::{TenantId, Unreadable};
 use serde::{Deserialize, Serialize};
-
-/// The version that is written.
-const VERSION: u8 = 1;
-
-/// A tenant's number in serde's terms; the kernel itself does without serde.
-pub(crate) mod tenant_number {
-    use kernel::TenantId;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(id: &TenantId, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_u32(id.0)
-    }
-
-    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<TenantId, D::Error> {
-        u32::deserialize(from).map(TenantId)
-    }
-}
 
 /// SHA-256 of a key's secret: what a key is found by, so that no comparison of secrets takes
 /// place whose duration could tell something.
@@ -223,7 +207,6 @@ impl fmt::Debug for VerifyingKeys {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantRecord {
     /// Its number, never reused.
-    #[serde(with = "tenant_number")]
     pub id: TenantId,
     /// Its name, reusable after its deletion.
     pub name: String,
@@ -239,7 +222,6 @@ pub struct TenantRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// Whose.
-    #[serde(with = "tenant_number")]
     pub tenant: TenantId,
     /// Its name within the tenant.
     pub id: KeyId,
@@ -285,7 +267,7 @@ pub enum KeyRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NameRow {
     /// A tenant has it.
-    Taken(#[serde(with = "tenant_number")] TenantId),
+    Taken(TenantId),
     /// A tenant had it. Kept for a while, for the reason of [`KeyRow::Revoked`].
     Free,
 }
@@ -295,11 +277,7 @@ pub trait Record: Serialize + for<'a> Deserialize<'a> {
     /// The bytes of the row.
     #[must_use]
     fn encode(&self) -> Bytes {
-        let body = postcard::to_stdvec(self).expect("plain data in memory always encodes");
-        let mut out = BytesMut::with_capacity(1 + body.len());
-        out.put_u8(VERSION);
-        out.put_slice(&body);
-        out.freeze()
+        versioned(self).into()
     }
 
     /// Reads [`Record::encode`] back.
@@ -307,14 +285,7 @@ pub trait Record: Serialize + for<'a> Deserialize<'a> {
     /// # Errors
     /// [`Unreadable`] when the row is of a newer binary, or not one of this kind.
     fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
-        match bytes {
-            [VERSION, body @ ..] => postcard::from_bytes(body).map_err(|error| Unreadable::Body {
-                machine: crate::NAME,
-                what: error.to_string(),
-            }),
-            [version, ..] => Err(Unreadable::Version { what: "tenants' row", version: *version }),
-            [] => Err(Unreadable::Short),
-        }
+        read_versioned("tenants' row", bytes)
     }
 }
 

@@ -55,9 +55,9 @@ impl Seat {
         let log = (common.options.parts.log)(Box::new(log), sink);
         let base = (common.options.parts.base)(self.base.clone());
         let machines = common.machines();
-        let (checkpoint_bytes, fate) = Seat::replay_moves(common);
+        let (overlay_bytes, fate) = Seat::replay_moves(common);
         self.base.set_next(fate);
-        let opened = Shard::open(self.place, log, base, machines, checkpoint_bytes, &mut |_| {});
+        let opened = Shard::open(self.place, log, base, machines, overlay_bytes, &mut |_| {});
         if fate != Ingest::Done && self.base.is_settled() {
             common.report.fault("open: store full or failed");
         }
@@ -95,12 +95,12 @@ impl Seat {
 
     /// From how many bytes of rows on replay moves them to the store, and how that ends.
     fn replay_moves(common: &mut Common) -> (usize, Ingest) {
-        let checkpoint_bytes = common.random.pick(&[usize::MAX, 20_000, 2_000]);
-        if checkpoint_bytes == usize::MAX || !common.mishap(200) {
-            return (checkpoint_bytes, Ingest::Done);
+        let overlay_bytes = common.random.pick(&[usize::MAX, 20_000, 2_000]);
+        if overlay_bytes == usize::MAX || !common.mishap(200) {
+            return (overlay_bytes, Ingest::Done);
         }
         let fates = [Ingest::Full, Ingest::FailedBefore, Ingest::FailedAfter];
-        (checkpoint_bytes, common.random.pick(&fates))
+        (overlay_bytes, common.random.pick(&fates))
     }
 
     fn set_open_fault(&mut self, common: &mut Common) {
