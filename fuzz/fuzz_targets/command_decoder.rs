@@ -41,12 +41,14 @@ fn command(bytes: &Bytes) {
 }
 
 fn machine_command(bytes: &Bytes) {
+    round_trip(bytes, |bytes| queue::Command::decode(&bytes), queue::Command::encode);
     round_trip(bytes, |bytes| recents::Command::decode(&bytes), recents::Command::encode);
     round_trip(bytes, |bytes| tenants::Command::decode(&bytes), tenants::Command::encode);
 }
 
 /// What a machine answers and asks for: remembered in rows, read by the edge and the executors.
 fn answer(bytes: &Bytes) {
+    round_trip(bytes, |bytes| queue::Reply::decode(&bytes), |reply| reply.encode());
     round_trip(bytes, |bytes| recents::Reply::decode(&bytes), |reply| reply.encode());
     round_trip(bytes, |bytes| RecentsEffect::decode(&bytes), RecentsEffect::encode);
     round_trip(bytes, |bytes| tenants::Reply::decode(&bytes), tenants::Reply::encode);

@@ -36,6 +36,8 @@ pub struct Edge {
     pub limits: Limits,
     /// Where spans go, if anywhere.
     pub tracer: Option<Tracer>,
+    /// Becomes true when the server goes down: who waits for something stops waiting.
+    pub leaving: tokio::sync::watch::Sender<bool>,
 }
 
 impl Edge {
@@ -43,7 +45,8 @@ impl Edge {
     #[must_use]
     pub fn new(node: Node) -> Edge {
         let auth = Auth::new(node.clone());
-        Edge { node, auth, dev: false, limits: Limits::default(), tracer: None }
+        let leaving = tokio::sync::watch::Sender::new(false);
+        Edge { node, auth, dev: false, limits: Limits::default(), tracer: None, leaving }
     }
 }
 

@@ -17,6 +17,7 @@
 //! | [`limits`] | every bound of the edge, in one place |
 //! | [`openapi`] | the document and the page made from the route table |
 //! | [`problem`] | every error, in one table |
+//! | `queues` | queues as every dialect uses them |
 //! | [`route`] | how a route file is written |
 //! | [`router`] | how a path finds its route |
 //! | [`routes`] | one file a system, each a table |
@@ -31,6 +32,7 @@ pub mod extract;
 pub mod limits;
 pub mod openapi;
 pub mod problem;
+mod queues;
 pub mod route;
 pub mod router;
 pub mod routes;

@@ -8,6 +8,7 @@
 //! | `runner` | the thread of a shard |
 //! | `checkpointer` | the slow part of a checkpoint |
 //! | `views`, `usage`, `status` | what shards publish |
+//! | `waiters` | those who wait for something to be published |
 //! | `mailman` | letters between shards |
 //! | `effects`, `recents_archive` | executors |
 //! | `registry` | every machine there is |
@@ -27,6 +28,7 @@ mod status;
 mod tests;
 mod usage;
 mod views;
+mod waiters;
 
 pub use folder::{FolderError, shard_count, shard_folder};
 pub use node::{Node, NodeConfig, OnProgress, Refusal, StartError};
@@ -34,3 +36,4 @@ pub use registry::machines;
 pub use runner::Clock;
 pub use status::{Readiness, ShardState};
 pub use views::View;
+pub use waiters::WaitingPlace;

@@ -28,6 +28,7 @@ use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::{View, Views};
+use crate::waiters::{Waiters, WaitingPlace};
 use crate::{checkpointer, effects, mailman, registry};
 
 /// Called from each shard's thread as it replays its log.
@@ -191,6 +192,7 @@ pub(crate) struct Inner {
     /// Mail and effects. Taken at shutdown.
     background: Mutex<Option<tokio::runtime::Runtime>>,
     recents: recents::Settings,
+    clock: Clock,
 }
 
 impl Inner {
@@ -287,6 +289,7 @@ impl Node {
             shutting_down: AtomicBool::new(false),
             background: Mutex::new(None),
             recents: config.recents,
+            clock: Arc::clone(&config.clock),
         });
         let node = Node { inner };
         node.start_background(&config)?;
@@ -337,6 +340,29 @@ impl Node {
     #[must_use]
     pub fn view(&self, key: &[u8]) -> Option<Arc<View>> {
         self.inner.boards.views.get(key)
+    }
+
+    /// Joins the line of those who wait for something to be published under this key.
+    #[must_use]
+    pub fn wait_in_line(&self, key: Bytes) -> WaitingPlace {
+        WaitingPlace::join(&self.inner.boards.waiters, key)
+    }
+
+    /// Says to those who wait under this key that there is something for so many of them.
+    pub fn call_line(&self, key: &[u8], ready: u64) {
+        self.inner.boards.waiters.call(key, ready);
+    }
+
+    /// Whether somebody waits for what is published under this key.
+    #[must_use]
+    pub fn has_line(&self, key: &[u8]) -> bool {
+        self.inner.boards.waiters.has_line(key)
+    }
+
+    /// Those who wait, for whatever it may be.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.inner.boards.waiters.count()
     }
 
     /// Another number whenever a key or a tenant may have changed: what was found out about
@@ -390,6 +416,18 @@ impl Node {
     #[must_use]
     pub fn rows(&self, at: VirtualShard) -> RowsReader {
         self.inner.reader(self.shard_of(at))
+    }
+
+    /// The rows of every shard, to be read on a thread that may block.
+    #[must_use]
+    pub fn all_rows(&self) -> Vec<RowsReader> {
+        self.inner.shards.iter().map(|shard| shard.reader.clone()).collect()
+    }
+
+    /// What the node's clock shows, in Unix milliseconds.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        (self.inner.clock)()
     }
 
     /// What a tenant uses, over all shards.
@@ -486,6 +524,7 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
     Boards {
         // Half the range, so that counting up never wraps.
         views: Views::new(config.views_bytes_max, u64::from_be_bytes(first_etag) >> 1),
+        waiters: Arc::new(Waiters::new()),
         credentials: AtomicU64::new(0),
         usage: UsageBoard::new(shard_count),
         status: StatusBoard::new(shard_count),

@@ -6,6 +6,7 @@
 //! | 1 | kernel | timers, mail, answers, usage |
 //! | 2 | tenants | tenants, keys, quotas |
 //! | 3 | recents | recent searches |
+//! | 4 | queue | queues and what is in them |
 //!
 //! Numbers are in every log and are never used again, not even for a machine that is gone.
 
@@ -25,6 +26,7 @@ pub fn machines() -> Machines {
     Machines::default()
         .with(Box::<tenants::Tenants>::default())
         .with(Box::<recents::Recents>::default())
+        .with(Box::<queue::Queues>::default())
 }
 
 /// Does what a machine asks for.

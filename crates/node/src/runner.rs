@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use journal::Event;
 use kernel::limits::OVERLAY_BYTES_MAX;
 use kernel::machine::Output;
-use kernel::{BaseError, ShardId};
+use kernel::{BaseError, MachineId, ShardId};
 use shard::{Answer, CheckpointJob, Published, Refused, Request, Shard, SubmitError};
 use tokio::sync::{Notify, oneshot};
 
@@ -27,6 +28,7 @@ use crate::meters::Meters;
 use crate::status::{ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::Views;
+use crate::waiters::Waiters;
 
 /// Whom to tell.
 pub(crate) type Ticket = oneshot::Sender<Answer>;
@@ -51,6 +53,7 @@ impl std::fmt::Debug for NodeNote {
 /// What shards publish to.
 pub(crate) struct Boards {
     pub(crate) views: Views,
+    pub(crate) waiters: Arc<Waiters>,
     /// Grows after every view of a key or a tenant that is published.
     pub(crate) credentials: AtomicU64,
     pub(crate) usage: UsageBoard,
@@ -66,18 +69,28 @@ impl Boards {
         let shard_count = self.effects.len();
         for output in outputs {
             match output {
-                Output::View { machine, key, value } => {
-                    self.views.publish(key, value);
-                    if machine == tenants::MACHINE {
-                        self.credentials.fetch_add(1, Ordering::Release);
-                    }
-                }
+                Output::View { machine, key, value } => self.publish_view(machine, key, value),
                 Output::Effect(_) => self.effects[usize::from(shard.0)].notify_one(),
                 Output::Mail(to) => {
                     self.mail[usize::from(shard.0) * shard_count + usize::from(to.0)].notify_one();
                 }
                 Output::Usage { tenant, usage } => self.usage.publish(shard, tenant, usage),
             }
+        }
+    }
+
+    fn publish_view(&self, machine: MachineId, key: Bytes, value: Option<Bytes>) {
+        let shown = (key.clone(), value.clone());
+        self.views.publish(key, value);
+        match (machine, shown) {
+            (tenants::MACHINE, _) => {
+                self.credentials.fetch_add(1, Ordering::Release);
+            }
+            // After the view can be read: who joins the line looks at it once more.
+            (queue::MACHINE, (key, Some(value))) if self.waiters.are_there() => {
+                self.waiters.call(&key, queue::ready(&key, &value));
+            }
+            _ => {}
         }
     }
 }

@@ -136,6 +136,7 @@ impl Queues {
             return Reply::Refused(Refusal::NoQueue);
         };
         let before_bytes = counts.bytes;
+        counts.mark_minute(turn.now_ms());
         let reply = work(&mut Desk { turn, name, queue, counts });
         let signed = |bytes: u64| i64::try_from(bytes).expect("no queue holds 8 EiB");
         if counts.bytes != before_bytes {
@@ -226,11 +227,11 @@ impl Desk<'_, '_> {
             self.turn.delete_prefix(&prefix);
         }
         self.disarm();
-        let Counts { totals, last_sequence, lanes, .. } = std::mem::take(self.counts);
+        let Counts { totals, last_sequence, lanes, minutes, .. } = std::mem::take(self.counts);
         // Positions are never used twice, or a row would be put that is not new.
         let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
         *self.counts =
-            Counts { totals, last_sequence, lanes: lanes.collect(), ..Counts::default() };
+            Counts { totals, last_sequence, lanes: lanes.collect(), minutes, ..Counts::default() };
         Reply::Purged
     }
 }

@@ -1,5 +1,7 @@
 //! What can be asked of queues, and what they answer.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use kernel::Unreadable;
 use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
@@ -58,6 +60,9 @@ pub struct Backoff {
     pub jitter: bool,
 }
 
+/// Bytes of a body that a queue itself holds, at most.
+pub const BODY_BYTES_MAX: u64 = 256 << 10;
+
 /// How a queue behaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -83,6 +88,18 @@ pub struct Settings {
     pub max_bytes: Option<u64>,
     /// Messages leased at the same time, at most.
     pub max_inflight: u64,
+    /// How long a receive waits for messages when the receiver does not say.
+    pub wait_ms: u64,
+    /// Bytes of a body, at most.
+    pub max_body_bytes: u64,
+    /// Whether a message without a deduplication key has that of its body.
+    pub dedup_by_body: bool,
+    /// Whether larger bodies go to the archive instead of being refused.
+    pub large_bodies: bool,
+    /// What people and other programs note on it; without meaning here.
+    pub tags: BTreeMap<String, String>,
+    /// What another dialect keeps on it; without meaning here.
+    pub notes: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -101,6 +118,12 @@ impl Settings {
             max_messages: None,
             max_bytes: None,
             max_inflight: if mode == Mode::Fifo { 20_000 } else { 120_000 },
+            wait_ms: 0,
+            max_body_bytes: BODY_BYTES_MAX,
+            dedup_by_body: false,
+            large_bodies: false,
+            tags: BTreeMap::new(),
+            notes: BTreeMap::new(),
         }
     }
 }

@@ -22,6 +22,10 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
+/// Messages that are taken from a lane or a group at once.
+const TAKE_AT_ONCE_MAX: usize = 10;
+/// Bytes after which a receive takes no more.
+const RECEIVE_BYTES_MAX: u64 = 4 << 20;
 /// No lease and no extension lasts longer.
 pub(crate) const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
 
@@ -186,10 +190,11 @@ impl Desk<'_, '_> {
         let visibility_ms = receive.visibility_ms.unwrap_or(self.settings().visibility_ms);
         let until_ms = self.turn.now_ms() + visibility_ms.clamp(1, LEASE_MS_MAX);
         let mut deliveries = Vec::new();
+        let mut bytes = 0;
         // Old messages may be met that are dropped; a timer sees to the rest of them.
         for _ in 0..TAKES_MAX {
-            let left = max - deliveries.len();
-            if left == 0 {
+            let left = (max - deliveries.len()).min(TAKE_AT_ONCE_MAX);
+            if left == 0 || bytes > RECEIVE_BYTES_MAX {
                 break;
             }
             let taken = match self.settings().mode {
@@ -198,6 +203,7 @@ impl Desk<'_, '_> {
             };
             let Some(taken) = taken else { break };
             for message in taken {
+                bytes += message.bytes();
                 deliveries.push(self.lease(message, until_ms));
             }
         }

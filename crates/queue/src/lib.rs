@@ -44,12 +44,15 @@ mod tests;
 
 pub use apply::Queues;
 pub use command::{
-    Ack, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Receive,
-    Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, Story, Update,
+    Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
+    NewMessage, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, Story, Update,
 };
-pub use query::{PeekState, Peeked, peek, place, queue};
+pub use query::{
+    Definition, PeekState, Peeked, counts, counts_row, definition, definition_row, names, peek,
+    place, queue, ready,
+};
 pub use receipt::Receipt;
-pub use state::{Counts, Described, MessageId, Totals};
+pub use state::{Counts, Described, MessageId, Rates, Totals};
 
 use kernel::MachineId;
 

@@ -5,7 +5,7 @@ use kernel::rows::{ReadRows, Scan};
 use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
-use crate::command::Story;
+use crate::command::{Settings, Story};
 use crate::fifo::READY;
 use crate::state::{
     Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
@@ -18,16 +18,78 @@ pub fn place(tenant: TenantId, queue: &str) -> VirtualShard {
     VirtualShard::of(tenant, MACHINE, queue.as_bytes())
 }
 
+/// What a queue is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its number.
+    pub number: u64,
+    /// Of its settings.
+    pub version: u64,
+    /// When it was made.
+    pub created_ms: u64,
+    /// How it behaves.
+    pub settings: Settings,
+}
+
+/// The key of the row and view that say what a queue is.
+#[must_use]
+pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
+    queue_key(tenant, name)
+}
+
+/// Reads the value of [`definition_row`].
+#[must_use]
+pub fn definition(value: &[u8]) -> Definition {
+    let Queue { number, version, created_ms, settings, .. } = read(value);
+    Definition { number, version, created_ms, settings }
+}
+
+/// The key of the row and view that say what is in a queue.
+#[must_use]
+pub fn counts_row(tenant: TenantId, queue: u64) -> Vec<u8> {
+    key(tenant, b'c', queue)
+}
+
+/// Reads the value of [`counts_row`].
+#[must_use]
+pub fn counts(value: &[u8]) -> Counts {
+    read(value)
+}
+
+/// What a view of this machine's has ready for those who wait for it: of [`counts_row`], and of
+/// no other.
+#[must_use]
+pub fn ready(view_key: &[u8], value: &[u8]) -> u64 {
+    if view_key.get(2) == Some(&b'c') { counts(value).ready() } else { 0 }
+}
+
+/// The names of a tenant's queues in a shard: those that begin with `beginning` and come after
+/// `after`, at most `limit`.
+#[must_use]
+pub fn names(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    beginning: &str,
+    after: &str,
+    limit: usize,
+) -> Vec<String> {
+    let prefix = queue_key(tenant, "");
+    let scan =
+        Scan::prefix(&queue_key(tenant, beginning)).after(&queue_key(tenant, after)).limit(limit);
+    let name = |key: &Bytes| String::from_utf8(key[prefix.len()..].to_vec());
+    let found = rows.scan(&scan);
+    found.iter().map(|(key, _)| name(key).expect("put from a string")).collect()
+}
+
 /// What a queue is and holds; `None` when there is none of this name.
 #[must_use]
 pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Described> {
-    let queue: Queue = read(&rows.get(&queue_key(tenant, name))?);
-    let counts: Counts = read(&rows.get(&key(tenant, b'c', queue.number))?);
+    let definition = definition(&rows.get(&queue_key(tenant, name))?);
+    let number = definition.number;
+    let counts = counts(&rows.get(&counts_row(tenant, number))?);
     let heads = counts.lanes.iter().filter(|lane| lane.len > 0);
-    let oldest_visible_ms =
-        heads.filter_map(|lane| oldest_of(rows, tenant, queue.number, lane)).min();
-    let Queue { number, version, created_ms, settings, .. } = queue;
-    Some(Described { number, version, created_ms, settings, counts, oldest_visible_ms })
+    let oldest_visible_ms = heads.filter_map(|lane| oldest_of(rows, tenant, number, lane)).min();
+    Some(Described { definition, counts, oldest_visible_ms })
 }
 
 fn oldest_of(rows: &impl ReadRows, tenant: TenantId, queue: u64, lane: &Lane) -> Option<u64> {

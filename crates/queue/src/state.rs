@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::command::{Settings, Story};
+use crate::query::Definition;
 
 /// Names a message for ever, wherever it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +90,55 @@ pub struct Counts {
     pub(crate) swept_ms: u64,
     /// Where the search for old messages of a queue with order goes on.
     pub(crate) age_cursor: Vec<u8>,
+    /// Totals at the beginnings of this minute and of one before it, to tell rates by.
+    pub(crate) minutes: [(u64, Totals); 2],
+}
+
+/// What rates are told over: the last minute that is over, and this one.
+const MINUTE_MS: u64 = 60_000;
+
+impl Counts {
+    /// Messages, or groups with messages, that a receiver would get now.
+    #[must_use]
+    pub fn ready(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.len).sum()
+    }
+
+    /// What happened a second, lately. In the order of [`Totals`].
+    #[must_use]
+    pub fn rates(&self, now_ms: u64) -> Rates {
+        // Nothing has happened since this minute began that is not in the totals.
+        let begun = self.minutes.iter().rev().find(|(at, _)| now_ms < at + 2 * MINUTE_MS);
+        let Some((began_ms, then)) = begun else { return Rates::default() };
+        let seconds = now_ms.saturating_sub(*began_ms).max(1000) as f64 / 1000.0;
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        Rates {
+            sent: rate(self.totals.sent, then.sent),
+            received: rate(self.totals.received, then.received),
+            acked: rate(self.totals.acked, then.acked),
+            failed: rate(self.totals.failed, then.failed),
+        }
+    }
+
+    /// To be called before the totals change.
+    pub(crate) fn mark_minute(&mut self, now_ms: u64) {
+        if now_ms >= self.minutes[0].0 + MINUTE_MS {
+            self.minutes = [(now_ms, self.totals), self.minutes[0]];
+        }
+    }
+}
+
+/// What happens in a queue, a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Messages taken.
+    pub sent: f64,
+    /// Leases given.
+    pub received: f64,
+    /// Messages acked.
+    pub acked: f64,
+    /// Leases that ended without an ack.
+    pub failed: f64,
 }
 
 /// Rows from `head` on, at positions below `next`.
@@ -103,14 +153,8 @@ pub(crate) struct Lane {
 /// A queue as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Its number.
-    pub number: u64,
-    /// Of its settings.
-    pub version: u64,
-    /// When it was made.
-    pub created_ms: u64,
-    /// How it behaves.
-    pub settings: Settings,
+    /// What it is.
+    pub definition: Definition,
     /// What is in it.
     pub counts: Counts,
     /// When the oldest message that can be received was sent.

@@ -61,7 +61,8 @@ impl Bench {
         let mut seen = std::collections::BTreeSet::new();
         let mut bytes = 0;
         let mut count = |state| {
-            let found = peek(&self.rig.rows, TENANT, described.number, state, usize::MAX);
+            let found =
+                peek(&self.rig.rows, TENANT, described.definition.number, state, usize::MAX);
             for message in &found {
                 assert!(seen.insert(message.sequence), "{} is in two places", message.sequence);
                 bytes += message.parcel.len() as u64 + 100;

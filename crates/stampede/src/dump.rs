@@ -71,6 +71,7 @@ fn command(envelope: &Envelope) -> Value {
         tenants::MACHINE => {
             ("tenants".to_owned(), shown(tenants::Command::decode(&envelope.command)))
         }
+        queue::MACHINE => ("queue".to_owned(), shown(queue::Command::decode(&envelope.command))),
         recents::MACHINE => {
             ("recents".to_owned(), shown(recents::Command::decode(&envelope.command)))
         }

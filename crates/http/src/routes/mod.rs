@@ -3,6 +3,7 @@
 use crate::route::Routes;
 
 pub mod keys;
+pub mod queues;
 pub mod recents;
 pub mod system;
 pub mod tenants;
@@ -10,5 +11,7 @@ pub mod tenants;
 /// Every table. A new system adds its line here.
 #[must_use]
 pub fn all() -> Vec<Routes> {
-    vec![recents::routes(), tenants::routes(), keys::routes(), system::routes()]
+    let mut all = vec![recents::routes(), tenants::routes(), keys::routes(), system::routes()];
+    all.extend(queues::routes());
+    all
 }

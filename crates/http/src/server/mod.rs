@@ -101,6 +101,7 @@ pub async fn serve(
     }
     drop(listener);
     shared.enter(DRAINING);
+    shared.app.edge.leaving.send_replace(true);
     let drained = permits.acquire_many(connections_max);
     if timeout(shared.limits().drain_timeout, drained).await.is_err() {
         tracing::warn!("requests in flight were cut off at the end of the drain time");

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -44,20 +45,46 @@ impl Server {
         change: impl FnOnce(&mut Edge),
         options: ServerOptions,
     ) -> Server {
+        let app = |edge| {
+            let tables = vec![http_edge::routes::system::routes(), routes()];
+            App::with_routes(Arc::new(edge), tables)
+        };
+        Server::start_node(NodeConfig::default(), 1, change, app, options).await
+    }
+
+    /// The whole product, which needs no key, with a clock that can be set forward.
+    pub(crate) async fn start_product(shards: u16) -> (Server, Arc<AtomicU64>) {
+        let ahead_ms = Arc::new(AtomicU64::new(0));
+        let ahead = Arc::clone(&ahead_ms);
+        let (config, wall) = (NodeConfig::default(), NodeConfig::default().clock);
+        let clock: node::Clock = Arc::new(move || wall() + ahead.load(Ordering::SeqCst));
+        let config = NodeConfig { clock, ..config };
+        let dev = |edge: &mut Edge| edge.dev = true;
+        let app = |edge| http_edge::app(Arc::new(edge));
+        let server = Server::start_node(config, shards, dev, app, ServerOptions::default()).await;
+        (server, ahead_ms)
+    }
+
+    async fn start_node(
+        config: NodeConfig,
+        shards: u16,
+        change: impl FnOnce(&mut Edge),
+        app: impl FnOnce(Edge) -> Arc<App>,
+        options: ServerOptions,
+    ) -> Server {
         http_edge::telemetry::install();
         let folder = tempfile::tempdir().expect("a folder");
         let config = NodeConfig {
             data_dir: folder.path().join("data"),
-            shards: Some(1),
+            shards: Some(shards),
             segment_bytes: 1 << 20,
-            ..NodeConfig::default()
+            ..config
         };
         let starting = tokio::task::spawn_blocking(|| Node::start(config));
         let node = starting.await.expect("no panic").expect("a node on an empty folder");
         let mut edge = Edge::new(node.clone());
         change(&mut edge);
-        let app =
-            App::with_routes(Arc::new(edge), vec![http_edge::routes::system::routes(), routes()]);
+        let app = app(edge);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("it is bound");
         let (stop, stopped) = oneshot::channel::<()>();

@@ -8,6 +8,7 @@ mod bad_head;
 mod harness;
 mod http2;
 mod lists;
+mod queues;
 mod shutdown;
 mod slow;
 mod system;

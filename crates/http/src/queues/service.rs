@@ -1,0 +1,147 @@
+//! How the edge talks to queues: finding them, sending, waiting, settling.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kernel::{Envelope, IdempotencyKey, TenantId};
+use node::{Refusal, View};
+use queue::{Command, Definition, Delivery, NewMessage, Receive, Reply, Send};
+use tokio::time::Instant;
+
+use crate::app::Edge;
+
+/// Bytes of parcels in one command, at most: a larger batch is several commands.
+const SEND_BYTES_MAX: usize = 768 << 10;
+
+/// Does a command where the queue is.
+pub(crate) async fn submit(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    idempotency: Option<IdempotencyKey>,
+    command: &Command,
+) -> Result<Reply, Refusal> {
+    let command = command.encode();
+    let envelope = Envelope { machine: queue::MACHINE, tenant, idempotency, command };
+    let reply = edge.node.submit(queue::place(tenant, name), envelope).await?;
+    Ok(Reply::decode(&reply).expect("queues answer with their replies"))
+}
+
+async fn view(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    key: Vec<u8>,
+) -> Result<Option<Arc<View>>, Refusal> {
+    match edge.node.view(&key) {
+        Some(view) => Ok(Some(view)),
+        None => edge.node.view_or_row(queue::place(tenant, name), key).await,
+    }
+}
+
+/// What a queue is; `None` when there is none of this name.
+pub(crate) async fn find(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+) -> Result<Option<Definition>, Refusal> {
+    let view = view(edge, tenant, name, queue::definition_row(tenant, name)).await?;
+    Ok(view.map(|view| queue::definition(&view.value)))
+}
+
+/// Sends messages, in as many commands as they need. The answers are in their order.
+pub(crate) async fn send(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    idempotency: Option<IdempotencyKey>,
+    messages: Vec<NewMessage>,
+) -> Result<Reply, Refusal> {
+    let mut commands = vec![Vec::new()];
+    let mut bytes = 0;
+    for message in messages {
+        if bytes + message.parcel.len() > SEND_BYTES_MAX && bytes > 0 {
+            commands.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += message.parcel.len();
+        commands.last_mut().expect("there is always one").push(message);
+    }
+    let mut all = Vec::new();
+    for (part, messages) in commands.into_iter().enumerate() {
+        let key = idempotency.map(|key| part_of(key, part));
+        let command = Command::Send(Send { queue: name.to_owned(), messages });
+        // One after the other: the order of a batch is the order of its messages.
+        match submit(edge, tenant, name, key, &command).await? {
+            Reply::Sent(sent) => all.extend(sent),
+            other => return Ok(other),
+        }
+    }
+    Ok(Reply::Sent(all))
+}
+
+/// The key of a part of a request: each is a command of its own.
+fn part_of(whole: IdempotencyKey, part: usize) -> IdempotencyKey {
+    if part == 0 {
+        return whole;
+    }
+    let key = kernel::id::digest(&[&whole.key, &part.to_be_bytes()]);
+    IdempotencyKey { key, ..whole }
+}
+
+/// Messages, or groups of them, that a receiver would get now.
+async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &Bytes) -> Result<u64, Refusal> {
+    let view = view(edge, tenant, name, line.to_vec()).await?;
+    Ok(view.map_or(0, |view| queue::ready(line, &view.value)))
+}
+
+/// Leases messages; when there are none, waits for some, behind those who came before.
+pub(crate) async fn receive(
+    edge: &Edge,
+    tenant: TenantId,
+    definition: &Definition,
+    receive: Receive,
+    wait: Duration,
+) -> Result<Result<Vec<Delivery>, queue::Refusal>, Refusal> {
+    let name = receive.queue.clone();
+    let line = Bytes::from(queue::counts_row(tenant, definition.number));
+    let command = Command::Receive(receive);
+    let try_once = async || match submit(edge, tenant, &name, None, &command).await? {
+        Reply::Received(deliveries) => Ok(Ok(deliveries)),
+        Reply::Refused(refusal) => Ok(Err(refusal)),
+        other => unreachable!("a Receive is answered with {other:?}"),
+    };
+    let nothing = |tried: &Result<Vec<Delivery>, queue::Refusal>| {
+        tried.as_ref().is_ok_and(|deliveries| deliveries.is_empty())
+    };
+    // An empty queue is known without asking the shard.
+    let others_wait = !wait.is_zero() && edge.node.has_line(&line);
+    if !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
+        let tried = try_once().await?;
+        if !nothing(&tried) || wait.is_zero() {
+            return Ok(tried);
+        }
+    }
+    if wait.is_zero() {
+        return Ok(Ok(Vec::new()));
+    }
+    let deadline = Instant::now() + wait;
+    let mut place = edge.node.wait_in_line(line.clone());
+    let mut leaving = edge.leaving.subscribe();
+    loop {
+        // What came between the last look and joining the line called nobody.
+        edge.node.call_line(&line, ready(edge, tenant, &name, &line).await?);
+        tokio::select! {
+            biased;
+            () = place.called() => {}
+            () = tokio::time::sleep_until(deadline) => return Ok(Ok(Vec::new())),
+            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(Ok(Vec::new())),
+        }
+        let tried = try_once().await?;
+        if !nothing(&tried) {
+            return Ok(tried);
+        }
+        place.back_in_line();
+    }
+}

@@ -1,0 +1,99 @@
+//! Queues by hand: `curl -T job.txt server/q/jobs`.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use tenants::Scope;
+use utoipa::IntoParams;
+
+use super::define::make_usual;
+use super::receive::{ReceiveAsk, Received, receive_from};
+use super::send::{MessageSent, packed, send_one, trace_id};
+use super::{check_name, find};
+use crate::app::EdgeState;
+use crate::auth::Caller;
+use crate::extract::{Path, Query, RawBody};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::parcel::{Body, Parcel};
+use crate::queues::service;
+use crate::route::{Routes, doc};
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    table
+        .put(
+            "/q/{queue}",
+            "curl.put",
+            put,
+            doc("Send the body as a message")
+                .text(
+                    "Text stays text, other bytes come back in base64. A caller with the scope \
+                    `admin` makes the queue by this when there is none.",
+                )
+                .scope("produce")
+                .gives::<MessageSent>(202, "It is in the queue, and stays")
+                .problems(&[
+                    ProblemKind::NotFound,
+                    ProblemKind::PayloadTooLarge,
+                    ProblemKind::QuotaExceeded,
+                ]),
+        )
+        .get(
+            "/q/{queue}",
+            "curl.get",
+            get,
+            doc("Receive messages")
+                .scope("consume")
+                .query::<GetQuery>()
+                .gives::<Received>(200, "Perhaps none")
+                .problems(&[ProblemKind::NotFound, ProblemKind::QuotaExceeded]),
+        )
+        .delete(
+            "/q/{queue}/{receiptHandle}",
+            "curl.delete",
+            super::settle::ack,
+            doc("The work is done")
+                .scope("consume")
+                .gives_nothing(204, "The message is gone")
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]),
+        )
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetQuery {
+    /// Messages, 1 to 100; 1 when not given.
+    n: Option<u16>,
+    /// Seconds to wait for some, 0 to 20.
+    wait: Option<u64>,
+}
+
+pub(super) async fn put(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
+) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
+    check_name(&name)?;
+    let there = service::find(&edge, caller.tenant, &name).await?.is_some();
+    if !there && caller.scopes.opens(Scope::Admin) {
+        make_usual(&edge, &caller, &name).await?;
+    }
+    let definition = find(&edge, &caller, &name).await?;
+    let mut parcel = Parcel::new(Body::from_bytes(&body));
+    parcel.trace_id = trace_id(&headers);
+    let message = packed(&definition, &parcel)?;
+    send_one(&edge, &caller, &name, None, message).await
+}
+
+pub(super) async fn get(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<GetQuery>,
+) -> Result<Answer<Received>, Problem> {
+    let ask = ReceiveAsk::new(query.n, query.wait);
+    receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidParameter).await
+}

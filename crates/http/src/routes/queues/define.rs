@@ -1,0 +1,374 @@
+//! Making, changing and looking at queues.
+
+use std::collections::BTreeMap;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use http::StatusCode;
+use kernel::TenantId;
+use queue::{Command, Create, Described, Mode, Reply, Settings, Update};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::settings::{BackoffView, QueueChange};
+use super::{check_name, find, no_queue, refused};
+use crate::app::{Edge, EdgeState};
+use crate::auth::Caller;
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::service;
+use crate::route::{Routes, doc};
+use crate::time::rfc3339;
+
+/// Tries of a change that meets others.
+const UPDATE_TRIES: usize = 10;
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    table
+        .post("/v1/queues", "queues.create", create,
+            doc("Create a queue")
+                .text("The same name with the same settings is the same queue, and 200.")
+                .idempotent().body::<NewQueue>()
+                .example(r#"{"name": "email-send", "maxReceiveCount": 8, "deadLetterQueue": "email-dead"}"#)
+                .gives::<QueueMade>(201, "Created")
+                .gives::<QueueMade>(200, "It was there, with these settings")
+                .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+        .get("/v1/queues", "queues.list", list,
+            doc("List queues").scope("read").query::<ListQuery>()
+                .gives::<QueuePage>(200, "By name"))
+        .get("/v1/queues/{queue}", "queues.get", get,
+            doc("Look at a queue: its settings, what is in it, what happens in it").scope("read")
+                .gives::<QueueView>(200, "The queue").problems(&[ProblemKind::NotFound]))
+        .patch("/v1/queues/{queue}", "queues.update", update,
+            doc("Change a queue").text("What is left out stays; `null` takes a bound away. The mode never changes.")
+                .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
+                .example(r#"{"maxReceiveCount": 5}"#)
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]))
+        .delete("/v1/queues/{queue}", "queues.delete", delete,
+            doc("Delete a queue and everything in it").gives_nothing(204, "Gone")
+                .problems(&[ProblemKind::NotFound]))
+        .post("/v1/queues/{queue}:purge", "queues.purge", purge,
+            doc("Remove everything in a queue, what is leased included").gives_nothing(204, "Empty")
+                .problems(&[ProblemKind::NotFound]))
+}
+
+/// Whether a queue keeps order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum ModeName {
+    /// Any consumer gets any message.
+    #[default]
+    Standard,
+    /// The messages of a group are handed out in the order of their sending.
+    Fifo,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Mode {
+        match name {
+            ModeName::Standard => Mode::Standard,
+            ModeName::Fifo => Mode::Fifo,
+        }
+    }
+}
+
+/// A queue to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewQueue {
+    /// 1 to 80 of `A-Z a-z 0-9 - _ .`
+    name: String,
+    /// `STANDARD` when not given.
+    #[serde(default)]
+    mode: ModeName,
+    #[serde(flatten)]
+    change: QueueChange,
+    /// What is left: fields that are flattened cannot be refused in any other way.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    unknown: BTreeMap<String, serde_json::Value>,
+}
+
+/// A queue that is there now.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct QueueMade {
+    /// Never used again, even if the name is.
+    queue_id: String,
+    name: String,
+}
+
+/// A queue.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct QueueView {
+    queue_id: String,
+    name: String,
+    mode: ModeName,
+    created_at: String,
+    retention_seconds: u64,
+    default_visibility_timeout_seconds: u64,
+    delay_seconds: u64,
+    receive_wait_seconds: u64,
+    max_receive_count: Option<u32>,
+    dead_letter_queue: Option<String>,
+    retry_backoff: BackoffView,
+    deduplication_window_seconds: u64,
+    deduplicate_by_body: bool,
+    max_messages: Option<u64>,
+    max_bytes: Option<u64>,
+    max_inflight: u64,
+    max_body_bytes: u64,
+    tags: BTreeMap<String, String>,
+    /// Messages that can be received.
+    visible: u64,
+    /// Messages whose time has not come: delayed, or to be tried again.
+    delayed: u64,
+    /// Messages that somebody works on.
+    inflight: u64,
+    /// Messages that went to the dead-letter queue.
+    dead: u64,
+    /// Of all messages in the queue.
+    bytes: u64,
+    /// How long ago the oldest message that can be received was sent.
+    oldest_visible_age_seconds: Option<u64>,
+    rates: RatesView,
+}
+
+/// What happens in a queue, over the last minute or two.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RatesView {
+    publish_per_second: f64,
+    receive_per_second: f64,
+    ack_per_second: f64,
+    retry_per_second: f64,
+}
+
+fn queue_id(number: u64) -> String {
+    format!("q_{number:x}")
+}
+
+fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
+    let Described { definition, counts, oldest_visible_ms } = described;
+    let settings = definition.settings;
+    let rates = counts.rates(now_ms);
+    QueueView {
+        queue_id: queue_id(definition.number),
+        name,
+        mode: match settings.mode {
+            Mode::Standard => ModeName::Standard,
+            Mode::Fifo => ModeName::Fifo,
+        },
+        created_at: rfc3339(definition.created_ms).to_string(),
+        retention_seconds: settings.retention_ms / 1000,
+        default_visibility_timeout_seconds: settings.visibility_ms / 1000,
+        delay_seconds: settings.delay_ms / 1000,
+        receive_wait_seconds: settings.wait_ms / 1000,
+        max_receive_count: settings.max_receive_count,
+        dead_letter_queue: settings.dead_letter_queue,
+        retry_backoff: BackoffView {
+            base_seconds: settings.backoff.base_ms / 1000,
+            max_seconds: settings.backoff.max_ms / 1000,
+            jitter: settings.backoff.jitter,
+        },
+        deduplication_window_seconds: settings.dedup_ms / 1000,
+        deduplicate_by_body: settings.dedup_by_body,
+        max_messages: settings.max_messages,
+        max_bytes: settings.max_bytes,
+        max_inflight: settings.max_inflight,
+        max_body_bytes: settings.max_body_bytes,
+        tags: settings.tags,
+        visible: counts.visible,
+        delayed: counts.delayed,
+        inflight: counts.leased,
+        dead: counts.totals.dead,
+        bytes: counts.bytes,
+        oldest_visible_age_seconds: oldest_visible_ms.map(|ms| now_ms.saturating_sub(ms) / 1000),
+        rates: RatesView {
+            publish_per_second: rates.sent,
+            receive_per_second: rates.received,
+            ack_per_second: rates.acked,
+            retry_per_second: rates.failed,
+        },
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
+    Ok(tokio::task::spawn_blocking(work).await.map_err(stopped)?)
+}
+
+async fn view(edge: &Edge, tenant: TenantId, name: String) -> Result<QueueView, Problem> {
+    let rows = edge.node.rows(queue::place(tenant, &name));
+    let now_ms = edge.node.now_ms();
+    let read = move || Some(shown(name.clone(), queue::queue(&rows, tenant, &name)?, now_ms));
+    blocking(read).await?.ok_or_else(no_queue)
+}
+
+pub(super) async fn create(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    idempotency: Idempotency,
+    body: Json<NewQueue>,
+) -> Result<(StatusCode, Answer<QueueMade>), Problem> {
+    let NewQueue { name, mode, change, unknown } = &body.value;
+    if let Some(field) = unknown.keys().next() {
+        return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
+    }
+    check_name(name)?;
+    let mut settings = Settings::usual((*mode).into());
+    change.apply_to(&mut settings)?;
+    let key = idempotency.with(caller.tenant, &body.raw);
+    make(&edge, &caller, name, settings, key).await
+}
+
+/// Makes a queue, unless it is there.
+async fn make(
+    edge: &Edge,
+    caller: &Caller,
+    name: &str,
+    settings: Settings,
+    key: Option<kernel::IdempotencyKey>,
+) -> Result<(StatusCode, Answer<QueueMade>), Problem> {
+    if let Err(full) = caller.check_room(true) {
+        let there = service::find(edge, caller.tenant, name).await?.is_some();
+        let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
+        if !there && !answered {
+            return Err(full);
+        }
+    }
+    let command = Command::Create(Create { queue: name.to_owned(), settings });
+    match service::submit(edge, caller.tenant, name, key, &command).await? {
+        Reply::Created { number, new } => {
+            let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+            Ok((status, Answer(QueueMade { queue_id: queue_id(number), name: name.to_owned() })))
+        }
+        Reply::Refused(refusal) => Err(refused(refusal)),
+        other => unreachable!("a Create is answered with {other:?}"),
+    }
+}
+
+/// Makes a queue as it usually is, unless it is there.
+pub(super) async fn make_usual(edge: &Edge, caller: &Caller, name: &str) -> Result<(), Problem> {
+    make(edge, caller, name, Settings::usual(Mode::Standard), None).await.map(drop)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+    /// Only queues whose names begin so.
+    prefix: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct QueuePage {
+    items: Vec<QueueView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<Cursor>,
+}
+
+pub(super) async fn list(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer<QueuePage>, Problem> {
+    let after = match query.cursor {
+        None => String::new(),
+        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
+            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+        })?,
+    };
+    let (prefix, limit) = (query.prefix.unwrap_or_default(), query.limit.get());
+    let (tenant, now_ms) = (caller.tenant, edge.node.now_ms());
+    let shards = edge.node.all_rows();
+    let page = move || {
+        let mut found: Vec<(String, usize)> = Vec::new();
+        for (shard, rows) in shards.iter().enumerate() {
+            // One more than asked for tells whether there is a next page.
+            let names = queue::names(rows, tenant, &prefix, &after, limit + 1);
+            found.extend(names.into_iter().map(|name| (name, shard)));
+        }
+        found.sort();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next_cursor = found.last().filter(|_| more).map(|(name, _)| name.clone().into_bytes());
+        let view = |(name, shard): (String, usize)| {
+            let described = queue::queue(&shards[shard], tenant, &name)?;
+            Some(shown(name, described, now_ms))
+        };
+        let items = found.into_iter().filter_map(view).collect();
+        QueuePage { items, next_cursor: next_cursor.map(Cursor) }
+    };
+    Ok(Answer(blocking(page).await?))
+}
+
+pub(super) async fn get(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Answer<QueueView>, Problem> {
+    check_name(&name)?;
+    Ok(Answer(view(&edge, caller.tenant, name).await?))
+}
+
+pub(super) async fn update(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    body: Json<QueueChange>,
+) -> Result<Answer<QueueView>, Problem> {
+    let mut last = queue::Refusal::Version;
+    for _ in 0..UPDATE_TRIES {
+        let definition = find(&edge, &caller, &name).await?;
+        let mut settings = definition.settings;
+        body.value.apply_to(&mut settings)?;
+        let update = Update { queue: name.clone(), version: definition.version, settings };
+        match service::submit(&edge, caller.tenant, &name, None, &Command::Update(update)).await? {
+            Reply::Updated => return Ok(Answer(view(&edge, caller.tenant, name).await?)),
+            Reply::Refused(queue::Refusal::Version) => {}
+            Reply::Refused(refusal) => {
+                last = refusal;
+                break;
+            }
+            other => unreachable!("an Update is answered with {other:?}"),
+        }
+    }
+    Err(refused(last))
+}
+
+async fn end(
+    edge: &Edge,
+    caller: &Caller,
+    name: &str,
+    end: Command,
+) -> Result<StatusCode, Problem> {
+    check_name(name)?;
+    match service::submit(edge, caller.tenant, name, None, &end).await? {
+        Reply::Refused(refusal) => Err(refused(refusal)),
+        _done => Ok(StatusCode::NO_CONTENT),
+    }
+}
+
+pub(super) async fn delete(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    end(&edge, &caller, &name, Command::Delete { queue: name.clone() }).await
+}
+
+pub(super) async fn purge(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    end(&edge, &caller, &name, Command::Purge { queue: name.clone() }).await
+}

@@ -1,0 +1,66 @@
+//! Queues. See `docs/queue.md`.
+//!
+//! `define` makes and changes queues, `send`, `receive` and `settle` are the life of a message,
+//! `curl` is all of it by hand.
+
+mod curl;
+mod define;
+mod receive;
+mod send;
+mod settings;
+mod settle;
+mod shown;
+
+use queue::{Definition, Refusal};
+
+use crate::app::Edge;
+use crate::auth::Caller;
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::{NAME_BYTES_MAX, is_name, service};
+use crate::route::Routes;
+
+/// The tables.
+#[must_use]
+pub fn routes() -> Vec<Routes> {
+    let queues = Routes::new(
+        "queues",
+        "Queues: work that is handed out, one lease at a time, until it is done.",
+    );
+    let messages = Routes::new("messages", "What is in queues: sent, received, and settled.");
+    let messages = settle::routes(receive::routes(send::routes(messages)));
+    vec![define::routes(queues), messages, curl::routes(Routes::new("curl", "Queues by hand."))]
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let detail = format!("a queue's name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 - _ .");
+    Err(ProblemKind::InvalidParameter.because(detail))
+}
+
+fn no_queue() -> Problem {
+    ProblemKind::NotFound.because("there is no such queue")
+}
+
+/// The queue that the path names.
+async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Definition, Problem> {
+    check_name(name)?;
+    service::find(edge, caller.tenant, name).await?.ok_or_else(no_queue)
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NoQueue => no_queue(),
+        Refusal::Exists => {
+            ProblemKind::Conflict.because("there is a queue of this name, with other settings")
+        }
+        Refusal::Version => {
+            ProblemKind::Conflict.because("somebody else is changing the queue: try again")
+        }
+        Refusal::Mode => ProblemKind::Conflict.because("the mode of a queue does not change"),
+        Refusal::Inflight => ProblemKind::QuotaExceeded
+            .because("as many messages are being worked on as the queue's maxInflight allows")
+            .retry_after_ms(1000),
+    }
+}

@@ -1,0 +1,170 @@
+//! Receiving, and looking.
+
+use std::time::Duration;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use queue::{PeekState, Receive};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::settings::{VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX};
+use super::shown::MessageView;
+use super::{find, refused};
+use crate::app::EdgeState;
+use crate::auth::Caller;
+use crate::extract::{Json, Limit, Path, Query};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::service;
+use crate::route::{Routes, doc};
+
+/// Messages of one receive.
+const RECEIVE_MAX: u16 = 100;
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    table
+        .post(
+            "/v1/queues/{queue}/messages:receive",
+            "messages.receive",
+            receive,
+            doc("Receive messages")
+                .text(
+                    "Leases them: nobody else gets them until the lease ends. With `waitSeconds` \
+                    the answer comes as soon as there is a message, first come first served.",
+                )
+                .scope("consume")
+                .body::<ReceiveAsk>()
+                .example(r#"{"maxMessages": 10, "waitSeconds": 20}"#)
+                .gives::<Received>(200, "Perhaps none")
+                .problems(&[ProblemKind::NotFound, ProblemKind::QuotaExceeded]),
+        )
+        .get(
+            "/v1/queues/{queue}/messages",
+            "messages.peek",
+            peek,
+            doc("Look at messages without taking them")
+                .scope("read")
+                .query::<PeekQuery>()
+                .gives::<PeekPage>(200, "The first of them")
+                .problems(&[ProblemKind::NotFound]),
+        )
+}
+
+/// How to receive.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ReceiveAsk {
+    /// 1 to 100; 1 when not given.
+    max_messages: Option<u16>,
+    /// 0 to 20; the queue's own when not given.
+    wait_seconds: Option<u64>,
+    /// How long the leases last, 0 to 43200; the queue's own when not given.
+    visibility_timeout_seconds: Option<u64>,
+}
+
+/// Messages that were received.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Received {
+    messages: Vec<MessageView>,
+}
+
+fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, String> {
+    let fits = (from..=to).contains(&value);
+    fits.then_some(value).ok_or_else(|| format!("{field}: it must be from {from} to {to}"))
+}
+
+impl ReceiveAsk {
+    pub(super) fn new(max_messages: Option<u16>, wait_seconds: Option<u64>) -> ReceiveAsk {
+        ReceiveAsk { max_messages, wait_seconds, visibility_timeout_seconds: None }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        within("maxMessages", self.max_messages.unwrap_or(1).into(), 1, RECEIVE_MAX.into())?;
+        within("waitSeconds", self.wait_seconds.unwrap_or(0), 0, WAIT_SECONDS_MAX)?;
+        let visibility = self.visibility_timeout_seconds.unwrap_or(0);
+        within("visibilityTimeoutSeconds", visibility, 0, VISIBILITY_SECONDS_MAX).map(drop)
+    }
+}
+
+/// Receives as asked; `kind` is the problem of whoever asks for too much.
+pub(super) async fn receive_from(
+    edge: &EdgeState,
+    caller: &Caller,
+    name: String,
+    ask: &ReceiveAsk,
+    kind: ProblemKind,
+) -> Result<Answer<Received>, Problem> {
+    let definition = find(edge, caller, &name).await?;
+    ask.check().map_err(|detail| kind.because(detail))?;
+    let receive = Receive {
+        queue: name,
+        max: ask.max_messages.unwrap_or(1),
+        visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds * 1000),
+    };
+    let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
+    let wait = Duration::from_millis(wait_ms);
+    let received = service::receive(edge, caller.tenant, &definition, receive, wait).await?;
+    let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
+    Ok(Answer(Received { messages }))
+}
+
+pub(super) async fn receive(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    body: Option<Json<ReceiveAsk>>,
+) -> Result<Answer<Received>, Problem> {
+    let ask = body.map(|body| body.value).unwrap_or_default();
+    receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidBody).await
+}
+
+/// Which messages to look at.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StateName {
+    /// Those that can be received.
+    #[default]
+    Visible,
+    /// Those whose time has not come.
+    Delayed,
+    /// Those that somebody works on.
+    Inflight,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeekQuery {
+    /// `visible` when not given.
+    #[serde(default)]
+    #[param(inline)]
+    state: StateName,
+    #[serde(default)]
+    limit: Limit,
+}
+
+/// Messages that were looked at.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PeekPage {
+    messages: Vec<MessageView>,
+}
+
+pub(super) async fn peek(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<PeekQuery>,
+) -> Result<Answer<PeekPage>, Problem> {
+    let number = find(&edge, &caller, &name).await?.number;
+    let state = match query.state {
+        StateName::Visible => PeekState::Visible,
+        StateName::Delayed => PeekState::Delayed,
+        StateName::Inflight => PeekState::Leased,
+    };
+    let (tenant, limit) = (caller.tenant, query.limit.get());
+    let rows = edge.node.rows(queue::place(tenant, &name));
+    let read = move || queue::peek(&rows, tenant, number, state, limit);
+    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
+    let peeked = tokio::task::spawn_blocking(read).await.map_err(stopped)?;
+    Ok(Answer(PeekPage { messages: peeked.into_iter().map(MessageView::from).collect() }))
+}

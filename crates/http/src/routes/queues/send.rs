@@ -1,0 +1,314 @@
+//! Sending.
+
+use std::collections::BTreeMap;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+use queue::{Definition, Mode, Reply, SendRefusal, Sent};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::settings::SECONDS_MAX;
+use super::{find, refused};
+use crate::app::EdgeState;
+use crate::auth::Caller;
+use crate::extract::{Idempotency, Json, Path};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::parcel::{Attribute, Body, Parcel, dedup_of_body, dedup_of_key};
+use crate::queues::{message_id, service};
+use crate::route::{Routes, doc};
+use crate::telemetry::trace::TraceContext;
+
+/// Bytes of a request with one message: its body may be escaped.
+const SEND_BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a request with many.
+const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
+/// Messages in a batch.
+const BATCH_MAX: usize = 1000;
+/// Characters of a group's name, a deduplication key, or an attribute's name.
+const WORD_BYTES_MAX: usize = 256;
+const ATTRIBUTES_MAX: usize = 50;
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    table
+        .post(
+            "/v1/queues/{queue}/messages",
+            "messages.send",
+            one,
+            doc("Send a message")
+                .scope("produce")
+                .idempotent()
+                .body_bytes_max(SEND_BODY_BYTES_MAX)
+                .body::<NewMessage>()
+                .example(r#"{"body": {"to": "a@b.example"}, "delaySeconds": 5}"#)
+                .gives::<MessageSent>(202, "It is in the queue, and stays")
+                .problems(&[
+                    ProblemKind::NotFound,
+                    ProblemKind::PayloadTooLarge,
+                    ProblemKind::QuotaExceeded,
+                ]),
+        )
+        .post(
+            "/v1/queues/{queue}/messages:batch",
+            "messages.sendBatch",
+            batch,
+            doc("Send messages")
+                .text("Each is taken or refused by itself, in this order.")
+                .scope("produce")
+                .idempotent()
+                .body_bytes_max(BATCH_BODY_BYTES_MAX)
+                .body::<NewMessages>()
+                .example(r#"{"messages": [{"clientMessageId": "m1", "body": "hello"}]}"#)
+                .gives::<BatchResults>(200, "What came of each")
+                .problems(&[ProblemKind::NotFound, ProblemKind::QuotaExceeded]),
+        )
+}
+
+/// A message to be sent.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct NewMessage {
+    /// In a batch: comes back with the result.
+    client_message_id: Option<String>,
+    /// Any JSON. It comes back as it is spelt here.
+    #[schema(value_type = Object)]
+    body: Box<RawValue>,
+    /// Strings, numbers, booleans, or `{"type": "Binary", "value": base64}`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    attributes: BTreeMap<String, Value>,
+    /// Hidden for so long; up to ten years.
+    delay_seconds: Option<u64>,
+    /// The group in which order is kept. Needed by a FIFO queue, and by no other.
+    message_group_id: Option<String>,
+    /// A second message with this key within the queue's window is not sent again.
+    deduplication_key: Option<String>,
+    /// 0 to 9; higher goes first, but a minute of waiting counts as one priority.
+    #[serde(default)]
+    priority: u8,
+}
+
+/// Messages to be sent.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewMessages {
+    /// 1 to 1000, in this order.
+    messages: Vec<NewMessage>,
+}
+
+/// A message that is in the queue.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MessageSent {
+    message_id: String,
+    /// Its place in the order of the queue.
+    sequence: u64,
+    /// Present when it had been sent before, under the same deduplication key.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    duplicate: bool,
+}
+
+/// What came of each message of a batch, in its order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BatchResults {
+    results: Vec<BatchResult>,
+}
+
+/// What came of a message.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BatchResult {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_message_id: Option<String>,
+    index: usize,
+    #[serde(flatten)]
+    #[schema(value_type = Option<MessageSent>)]
+    sent: Option<MessageSent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    error: Option<Problem>,
+}
+
+fn shown(sent: Sent) -> MessageSent {
+    MessageSent {
+        message_id: message_id(sent.id),
+        sequence: sent.sequence,
+        duplicate: sent.duplicate,
+    }
+}
+
+fn not_taken(refusal: SendRefusal) -> Problem {
+    let full = |what: &'static str| ProblemKind::QuotaExceeded.because(what).retry_after_ms(1000);
+    let wrong = |what: &'static str| ProblemKind::InvalidBody.because(what);
+    match refusal {
+        SendRefusal::Messages => full("the queue holds as many messages as its maxMessages allows"),
+        SendRefusal::Bytes => full("the queue holds as many bytes as its maxBytes allows"),
+        SendRefusal::GroupMissing => wrong("at messageGroupId: a FIFO queue needs it"),
+        SendRefusal::GroupUnexpected => wrong("at messageGroupId: only a FIFO queue has groups"),
+    }
+}
+
+fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
+    match word {
+        Some(word) if !(1..=WORD_BYTES_MAX).contains(&word.len()) => {
+            let detail = format!("at {field}: it has 1 to {WORD_BYTES_MAX} bytes");
+            Err(ProblemKind::InvalidBody.because(detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The parcel and the rest of a message, checked against its queue.
+pub(super) fn packed(
+    definition: &Definition,
+    parcel: &Parcel,
+) -> Result<queue::NewMessage, Problem> {
+    let max = definition.settings.max_body_bytes;
+    if parcel.counted_bytes() as u64 > max {
+        let detail = format!("at body: it has more than {max} bytes, with its attributes");
+        return Err(ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max));
+    }
+    let dedup = definition.settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
+    let parcel = parcel.encode();
+    Ok(queue::NewMessage { delay_ms: None, priority: 0, group: None, dedup, parcel })
+}
+
+impl NewMessage {
+    fn packed(
+        &self,
+        definition: &Definition,
+        trace_id: Option<u128>,
+    ) -> Result<queue::NewMessage, Problem> {
+        let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
+        check_word("messageGroupId", self.message_group_id.as_deref())?;
+        check_word("deduplicationKey", self.deduplication_key.as_deref())?;
+        if self.priority > 9 {
+            return wrong("at priority: it is from 0 to 9".to_owned());
+        }
+        if self.delay_seconds.is_some_and(|seconds| seconds > SECONDS_MAX) {
+            return wrong(format!("at delaySeconds: it is {SECONDS_MAX} at most"));
+        }
+        if self.attributes.len() > ATTRIBUTES_MAX {
+            return wrong(format!("at attributes: there are {ATTRIBUTES_MAX} at most"));
+        }
+        let mut parcel = Parcel::new(Body::from_json(&self.body));
+        parcel.trace_id = trace_id;
+        for (name, value) in &self.attributes {
+            check_word("attributes", Some(name))?;
+            match Attribute::from_json(value) {
+                Ok(attribute) => drop(parcel.attributes.insert(name.clone(), attribute)),
+                Err(why) => return wrong(format!("at attributes.{name}: {why}")),
+            }
+        }
+        let mut packed = packed(definition, &parcel)?;
+        packed.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
+        packed.priority = self.priority;
+        packed.group.clone_from(&self.message_group_id);
+        if let Some(key) = &self.deduplication_key {
+            packed.dedup = Some(dedup_of_key(key));
+        }
+        match (definition.settings.mode, &packed.group) {
+            (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
+            (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
+            _ => Ok(packed),
+        }
+    }
+}
+
+pub(super) fn trace_id(headers: &HeaderMap) -> Option<u128> {
+    TraceContext::of(headers).map(|trace| trace.trace_id)
+}
+
+/// Sends one message.
+pub(super) async fn send_one(
+    edge: &EdgeState,
+    caller: &Caller,
+    name: &str,
+    key: Option<kernel::IdempotencyKey>,
+    message: queue::NewMessage,
+) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
+    check_room(edge, caller, name, key).await?;
+    match service::send(edge, caller.tenant, name, key, vec![message]).await? {
+        Reply::Sent(sent) => match sent.into_iter().next().expect("as many as were sent") {
+            Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
+            Err(refusal) => Err(not_taken(refusal)),
+        },
+        Reply::Refused(refusal) => Err(refused(refusal)),
+        other => unreachable!("a Send is answered with {other:?}"),
+    }
+}
+
+/// An answer that was given is given again, however full it is.
+async fn check_room(
+    edge: &EdgeState,
+    caller: &Caller,
+    name: &str,
+    key: Option<kernel::IdempotencyKey>,
+) -> Result<(), Problem> {
+    let Err(full) = caller.check_room(false) else { return Ok(()) };
+    let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
+    if answered { Ok(()) } else { Err(full) }
+}
+
+pub(super) async fn one(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    idempotency: Idempotency,
+    body: Json<NewMessage>,
+) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
+    let definition = find(&edge, &caller, &name).await?;
+    if body.value.client_message_id.is_some() {
+        let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
+        return Err(ProblemKind::InvalidBody.because(detail));
+    }
+    let message = body.value.packed(&definition, trace_id(&headers))?;
+    let key = idempotency.with(caller.tenant, &body.raw);
+    send_one(&edge, &caller, &name, key, message).await
+}
+
+pub(super) async fn batch(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    idempotency: Idempotency,
+    body: Json<NewMessages>,
+) -> Result<Answer<BatchResults>, Problem> {
+    let definition = find(&edge, &caller, &name).await?;
+    let messages = &body.value.messages;
+    if !(1..=BATCH_MAX).contains(&messages.len()) {
+        let detail = format!("at messages: there are 1 to {BATCH_MAX}");
+        return Err(ProblemKind::InvalidBody.because(detail));
+    }
+    let trace_id = trace_id(&headers);
+    let packed = messages.iter().map(|message| message.packed(&definition, trace_id));
+    let packed: Vec<_> = packed.collect();
+    let good: Vec<_> = packed.iter().filter_map(|message| message.as_ref().ok()).cloned().collect();
+    let key = idempotency.with(caller.tenant, &body.raw);
+    check_room(&edge, &caller, &name, key).await?;
+    let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
+        Reply::Sent(sent) => sent,
+        Reply::Refused(refusal) => return Err(refused(refusal)),
+        other => unreachable!("a Send is answered with {other:?}"),
+    };
+    let mut sent = sent.into_iter();
+    let results = packed.into_iter().zip(messages).enumerate().map(|(index, (packed, message))| {
+        let outcome = packed.and_then(|_| {
+            sent.next().expect("an answer for each that was sent").map_err(not_taken)
+        });
+        let client_message_id = message.client_message_id.clone();
+        match outcome {
+            Ok(sent) => {
+                BatchResult { client_message_id, index, sent: Some(shown(sent)), error: None }
+            }
+            Err(error) => BatchResult { client_message_id, index, sent: None, error: Some(error) },
+        }
+    });
+    Ok(Answer(BatchResults { results: results.collect() }))
+}

@@ -1,0 +1,176 @@
+//! The settings of a queue, as they are asked for.
+
+use std::collections::BTreeMap;
+
+use queue::{BODY_BYTES_MAX, Backoff, Settings};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::check_name;
+use crate::problem::{Problem, ProblemKind};
+
+/// Ten years: longer than anything waits on purpose.
+pub(super) const SECONDS_MAX: u64 = 10 * 365 * 24 * 60 * 60;
+/// Twelve hours.
+pub(super) const VISIBILITY_SECONDS_MAX: u64 = 12 * 60 * 60;
+/// A long poll.
+pub(super) const WAIT_SECONDS_MAX: u64 = 20;
+
+/// A field that may be left out, be `null`, or have a value.
+type Given<T> = Option<Option<T>>;
+
+fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(from: D) -> Result<Given<T>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// When a failed message is tried again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct BackoffView {
+    /// After the first failure; doubles with each further one.
+    pub(super) base_seconds: u64,
+    /// At most.
+    pub(super) max_seconds: u64,
+    /// Anything between half of it and all of it, so that failures spread.
+    #[serde(default)]
+    pub(super) jitter: bool,
+}
+
+/// Settings of a queue: what is left out is as it is, or as it usually is.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct QueueChange {
+    /// A message older than this is dropped. 345600 (four days) when not given.
+    retention_seconds: Option<u64>,
+    /// How long a lease lasts when the receiver does not say. 30 when not given.
+    default_visibility_timeout_seconds: Option<u64>,
+    /// How long a message is hidden at first when the sender does not say.
+    delay_seconds: Option<u64>,
+    /// How long a receive waits when the receiver does not say, up to 20.
+    receive_wait_seconds: Option<u64>,
+    /// Receives after which a message is dead.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    max_receive_count: Given<u32>,
+    /// Where dead messages go. It is made when the first arrives, if it is not there.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    dead_letter_queue: Given<String>,
+    /// When failed messages are tried again: at once when not given.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<BackoffView>)]
+    retry_backoff: Given<BackoffView>,
+    /// How long a deduplication key is remembered. 300 when not given.
+    deduplication_window_seconds: Option<u64>,
+    /// Whether a message without a deduplication key has that of its body.
+    deduplicate_by_body: Option<bool>,
+    /// Messages in the queue, at most.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    max_messages: Given<u64>,
+    /// Bytes in the queue, at most.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    max_bytes: Given<u64>,
+    /// Messages leased at the same time, at most.
+    max_inflight: Option<u64>,
+    /// Bytes of a body and its attributes, at most: 262144 when not given.
+    max_body_bytes: Option<u64>,
+    /// Notes on the queue.
+    tags: Option<BTreeMap<String, String>>,
+}
+
+fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
+    if (from..=to).contains(&value) {
+        return Ok(value);
+    }
+    Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
+}
+
+impl QueueChange {
+    /// Makes the change, or says what is wrong with it.
+    pub(super) fn apply_to(&self, settings: &mut Settings) -> Result<(), Problem> {
+        let seconds = |field, value: Option<u64>, from, to, ms: &mut u64| match value {
+            Some(value) => within(field, value, from, to).map(|value| *ms = value * 1000),
+            None => Ok(()),
+        };
+        let (hours, wait) = (VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX);
+        seconds(
+            "retentionSeconds",
+            self.retention_seconds,
+            1,
+            SECONDS_MAX,
+            &mut settings.retention_ms,
+        )?;
+        let visibility = self.default_visibility_timeout_seconds;
+        let visibility_field = "defaultVisibilityTimeoutSeconds";
+        seconds(visibility_field, visibility, 0, hours, &mut settings.visibility_ms)?;
+        seconds("delaySeconds", self.delay_seconds, 0, SECONDS_MAX, &mut settings.delay_ms)?;
+        seconds("receiveWaitSeconds", self.receive_wait_seconds, 0, wait, &mut settings.wait_ms)?;
+        let window = self.deduplication_window_seconds;
+        seconds("deduplicationWindowSeconds", window, 1, SECONDS_MAX, &mut settings.dedup_ms)?;
+        self.apply_failures(settings)?;
+        self.apply_bounds(settings)?;
+        if let Some(by_body) = self.deduplicate_by_body {
+            settings.dedup_by_body = by_body;
+        }
+        if let Some(tags) = &self.tags {
+            check_tags(tags)?;
+            settings.tags.clone_from(tags);
+        }
+        Ok(())
+    }
+
+    fn apply_failures(&self, settings: &mut Settings) -> Result<(), Problem> {
+        if let Some(count) = self.max_receive_count {
+            if let Some(count) = count {
+                within("maxReceiveCount", count.into(), 1, 1000)?;
+            }
+            settings.max_receive_count = count;
+        }
+        if let Some(name) = &self.dead_letter_queue {
+            name.as_deref().map_or(Ok(()), check_name)?;
+            settings.dead_letter_queue.clone_from(name);
+        }
+        if let Some(backoff) = self.retry_backoff {
+            settings.backoff = match backoff {
+                None => Backoff::default(),
+                Some(BackoffView { base_seconds, max_seconds, jitter }) => {
+                    let base = within("retryBackoff.baseSeconds", base_seconds, 0, SECONDS_MAX)?;
+                    let max = within("retryBackoff.maxSeconds", max_seconds, base, SECONDS_MAX)?;
+                    Backoff { base_ms: base * 1000, max_ms: max * 1000, jitter }
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn apply_bounds(&self, settings: &mut Settings) -> Result<(), Problem> {
+        let bound = |field, value: Given<u64>, bound: &mut Option<u64>| {
+            if let Some(value) = value {
+                value.map_or(Ok(0), |value| within(field, value, 1, u64::MAX))?;
+                *bound = value;
+            }
+            Ok::<(), Problem>(())
+        };
+        bound("maxMessages", self.max_messages, &mut settings.max_messages)?;
+        bound("maxBytes", self.max_bytes, &mut settings.max_bytes)?;
+        if let Some(max) = self.max_inflight {
+            settings.max_inflight = within("maxInflight", max, 1, u64::MAX)?;
+        }
+        if let Some(max) = self.max_body_bytes {
+            settings.max_body_bytes = within("maxBodyBytes", max, 1, BODY_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), Problem> {
+    let fits =
+        |(name, value): (&String, &String)| (1..=128).contains(&name.len()) && value.len() <= 256;
+    if tags.len() <= 50 && tags.iter().all(fits) {
+        return Ok(());
+    }
+    let detail = "at tags: there are 50 at most, names of 1 to 128 bytes, values of 256 at most";
+    Err(ProblemKind::InvalidBody.because(detail))
+}

@@ -1,0 +1,446 @@
+//! Queues over HTTP, as a user has them.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Server};
+
+const JSON: &str = "content-type: application/json\r\n";
+
+impl Server {
+    #[track_caller]
+    fn ok(answer: &Answer, status: u16) -> Value {
+        assert_eq!(answer.status, status, "{answer:?}");
+        if answer.body.is_empty() { Value::Null } else { answer.json() }
+    }
+
+    async fn make(&self, settings: Value) -> Value {
+        Server::ok(&self.post("/v1/queues", &settings.to_string()).await, 201)
+    }
+
+    async fn send_to(&self, queue: &str, message: Value) -> Value {
+        let path = format!("/v1/queues/{queue}/messages");
+        Server::ok(&self.post(&path, &message.to_string()).await, 202)
+    }
+
+    async fn receive(&self, queue: &str, ask: Value) -> Vec<Value> {
+        let path = format!("/v1/queues/{queue}/messages:receive");
+        let answer = Server::ok(&self.post(&path, &ask.to_string()).await, 200);
+        answer["messages"].as_array().expect("a list").clone()
+    }
+
+    async fn settle(&self, queue: &str, message: &Value, how: &str, body: Value) -> Answer {
+        let handle = message["receiptHandle"].as_str().expect("a handle");
+        let path = format!("/v1/queues/{queue}/messages/{handle}:{how}");
+        self.post(&path, &body.to_string()).await
+    }
+
+    async fn look(&self, queue: &str) -> Value {
+        Server::ok(&self.get(&format!("/v1/queues/{queue}")).await, 200)
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_sent_received_once_and_acked() {
+    let (server, _) = Server::start_product(2).await;
+    let made = server.make(json!({"name": "jobs"})).await;
+    assert!(made["queueId"].as_str().expect("an id").starts_with("q_"), "{made}");
+    let sent = server
+        .send_to("jobs", json!({"body": {"n": 1.50}, "attributes": {"kind": "mail", "size": 3}}))
+        .await;
+    assert_eq!(sent["sequence"], 1, "{sent}");
+    let got = server.receive("jobs", json!({"maxMessages": 10})).await;
+    assert_eq!(got.len(), 1);
+    let message = &got[0];
+    assert_eq!(message["messageId"], sent["messageId"]);
+    assert_eq!(message["body"], json!({"n": 1.50}));
+    assert_eq!(message["attributes"], json!({"kind": "mail", "size": 3}));
+    assert_eq!((&message["receiveCount"], &message["sequence"]), (&json!(1), &json!(1)));
+    assert!(server.receive("jobs", json!({})).await.is_empty(), "it is leased");
+    let view = server.look("jobs").await;
+    assert_eq!((&view["visible"], &view["inflight"]), (&json!(0), &json!(1)), "{view}");
+    assert_eq!(server.settle("jobs", message, "ack", json!({})).await.status, 204);
+    server.settle("jobs", message, "ack", json!({})).await.problem(409, "conflict");
+    let view = server.look("jobs").await;
+    assert_eq!((&view["inflight"], &view["bytes"]), (&json!(0), &json!(0)), "{view}");
+    assert!(view["rates"]["ackPerSecond"].as_f64().expect("a rate") > 0.0, "{view}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_and_attributes_come_back_as_they_were() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    for body in [json!("text"), json!(null), json!([1, "ü", {"a": []}]), json!(17), json!("")] {
+        server.send_to("jobs", json!({"body": body})).await;
+        let got = server.receive("jobs", json!({})).await;
+        assert_eq!(got[0]["body"], body);
+    }
+    let attributes = json!({"a": true, "b": -2.5, "c": {"type": "Binary", "value": "AAE="}});
+    server.send_to("jobs", json!({"body": 1, "attributes": attributes})).await;
+    assert_eq!(server.receive("jobs", json!({})).await[0]["attributes"], attributes);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_gives_the_message_to_another() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "defaultVisibilityTimeoutSeconds": 30})).await;
+    server.send_to("jobs", json!({"body": "x"})).await;
+    let first = server.receive("jobs", json!({})).await.remove(0);
+    assert_eq!(
+        server
+            .settle("jobs", &first, "change-visibility", json!({"visibilityTimeoutSeconds": 60}))
+            .await
+            .status,
+        204
+    );
+    ahead_ms.fetch_add(61_000, Ordering::SeqCst);
+    let second = server.receive("jobs", json!({"waitSeconds": 20})).await.remove(0);
+    assert_eq!(second["receiveCount"], 2);
+    for how in ["ack", "nack"] {
+        server.settle("jobs", &first, how, json!({})).await.problem(409, "conflict");
+    }
+    let longer = json!({"visibilityTimeoutSeconds": 9});
+    server.settle("jobs", &first, "change-visibility", longer).await.problem(409, "conflict");
+    assert_eq!(server.settle("jobs", &second, "ack", json!({})).await.status, 204);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_fails_too_often_is_found_in_the_dead_letter_queue_with_its_story() {
+    let (server, _) = Server::start_product(2).await;
+    server.make(json!({"name": "jobs", "maxReceiveCount": 2, "deadLetterQueue": "dead"})).await;
+    let sent = server.send_to("jobs", json!({"body": "poison", "attributes": {"k": "v"}})).await;
+    for reason in ["first", "second"] {
+        let message = server.receive("jobs", json!({})).await.remove(0);
+        let body = json!({"reason": reason, "delaySeconds": 0});
+        assert_eq!(server.settle("jobs", &message, "nack", body).await.status, 204);
+    }
+    assert!(server.receive("jobs", json!({})).await.is_empty());
+    assert_eq!(server.look("jobs").await["dead"], 1);
+    // It arrives through mail, perhaps from another shard; the queue is made by its arrival.
+    let dead = loop {
+        let answer =
+            server.post("/v1/queues/dead/messages:receive", r#"{"waitSeconds": 20}"#).await;
+        if answer.status == 200 {
+            break answer.json()["messages"][0].clone();
+        }
+        answer.problem(404, "not-found");
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&dead["body"], &dead["attributes"]), (&json!("poison"), &json!({"k": "v"})));
+    let story = &dead["deadLetter"];
+    assert_eq!(story["originalQueue"], "jobs");
+    assert_eq!(story["originalMessageId"], sent["messageId"]);
+    assert_eq!((&story["receiveCount"], &story["lastReason"]), (&json!(2), &json!("second")));
+    assert!(story["firstFailedAt"].as_str() <= story["lastFailedAt"].as_str(), "{story}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_gives_a_result_for_each() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "maxBodyBytes": 100, "maxMessages": 3})).await;
+    let batch = json!({"messages": [
+        {"clientMessageId": "a", "body": 1},
+        {"clientMessageId": "b", "body": "x".repeat(101)},
+        {"body": 3, "messageGroupId": "g"},
+        {"clientMessageId": "d", "body": 4, "priority": 10},
+        {"clientMessageId": "e", "body": 5},
+        {"clientMessageId": "f", "body": 6},
+        {"clientMessageId": "g", "body": 7},
+    ]});
+    let answer = server.post("/v1/queues/jobs/messages:batch", &batch.to_string()).await;
+    let results = Server::ok(&answer, 200)["results"].clone();
+    let outcome = |n: usize| {
+        let result = &results[n];
+        assert_eq!(result["index"], n);
+        result["error"]["type"].as_str().unwrap_or("sent").to_owned()
+    };
+    let outcomes: Vec<_> = (0..7).map(outcome).collect();
+    let (bad, full) = ("invalid-body", "quota-exceeded");
+    assert_eq!(outcomes, ["sent", "payload-too-large", bad, bad, "sent", "sent", full]);
+    assert_eq!((&results[0]["clientMessageId"], &results[0]["sequence"]), (&json!("a"), &json!(1)));
+    assert!(results[2].get("clientMessageId").is_none());
+    let got = server.receive("jobs", json!({"maxMessages": 100})).await;
+    let bodies: Vec<_> = got.iter().map(|message| message["body"].clone()).collect();
+    assert_eq!(bodies, [1, 5, 6]);
+
+    let handles: Vec<_> = got.iter().map(|message| message["receiptHandle"].clone()).collect();
+    let acks = json!({"receiptHandles": [handles[0], "forged", handles[0], handles[1]]});
+    let answer = server.post("/v1/queues/jobs/messages:ack", &acks.to_string()).await;
+    let results = Server::ok(&answer, 200)["results"].clone();
+    let kinds: Vec<_> =
+        (0..4).map(|n| results[n]["error"]["type"].as_str().unwrap_or("done").to_owned()).collect();
+    assert_eq!(kinds, ["done", "invalid-parameter", "conflict", "done"]);
+    let nacks = json!({"receiptHandles": [handles[2]], "reason": "no"});
+    Server::ok(&server.post("/v1/queues/jobs/messages:nack", &nacks.to_string()).await, 200);
+    let again = server.receive("jobs", json!({})).await.remove(0);
+    assert_eq!((&again["body"], &again["receiveCount"]), (&json!(6), &json!(2)));
+    let extend = json!({"receiptHandles": [again["receiptHandle"]], "visibilityTimeoutSeconds": 0});
+    let path = "/v1/queues/jobs/messages:change-visibility";
+    Server::ok(&server.post(path, &extend.to_string()).await, 200);
+    assert_eq!(server.receive("jobs", json!({})).await.len(), 1, "0 gives it back");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_larger_than_a_command_keeps_its_order() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let body = |n: usize| json!({"body": format!("{n:03}{}", "x".repeat(200_000))});
+    let batch = json!({"messages": (0..10).map(body).collect::<Vec<_>>()});
+    let answer = server.post("/v1/queues/jobs/messages:batch", &batch.to_string()).await;
+    let results = Server::ok(&answer, 200)["results"].clone();
+    let sequences: Vec<_> = (0..10).map(|n| results[n]["sequence"].clone()).collect();
+    assert_eq!(sequences, (1..=10).collect::<Vec<_>>());
+    let got = server.receive("jobs", json!({"maxMessages": 10})).await;
+    let first: Vec<_> =
+        got.iter().map(|m| m["body"].as_str().expect("text")[..3].to_owned()).collect();
+    assert_eq!(first, (0..10).map(|n| format!("{n:03}")).collect::<Vec<_>>());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_waiting_receive_is_answered_by_the_next_message_first_come_first_served() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let server = std::sync::Arc::new(server);
+    let mut waiting = Vec::new();
+    for n in 0..3 {
+        let waiter = std::sync::Arc::clone(&server);
+        waiting.push(tokio::spawn(async move {
+            waiter.receive("jobs", json!({"waitSeconds": 20})).await
+        }));
+        while server.node.waiting() <= n {
+            tokio::task::yield_now().await;
+        }
+    }
+    for (n, waiter) in waiting.into_iter().enumerate() {
+        server.send_to("jobs", json!({"body": n})).await;
+        let got = waiter.await.expect("no panic");
+        assert_eq!(got.len(), 1);
+        assert_eq!(got[0]["body"], n);
+    }
+    assert_eq!(server.node.waiting(), 0);
+    std::sync::Arc::into_inner(server).expect("nobody else has it").stop().await;
+}
+
+#[tokio::test]
+async fn a_delayed_message_wakes_whoever_waits_when_its_time_comes() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let year = 365 * 24 * 60 * 60_u64;
+    server.send_to("jobs", json!({"body": "later", "delaySeconds": year})).await;
+    assert!(server.receive("jobs", json!({})).await.is_empty());
+    let delayed = server.get("/v1/queues/jobs/messages?state=delayed").await;
+    assert_eq!(Server::ok(&delayed, 200)["messages"][0]["body"], "later");
+    let server = std::sync::Arc::new(server);
+    let waiter = std::sync::Arc::clone(&server);
+    let waiting =
+        tokio::spawn(async move { waiter.receive("jobs", json!({"waitSeconds": 20})).await });
+    while server.node.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    ahead_ms.fetch_add(year * 1000, Ordering::SeqCst);
+    assert_eq!(waiting.await.expect("no panic")[0]["body"], "later");
+    std::sync::Arc::into_inner(server).expect("nobody else has it").stop().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_is_sent_home_when_the_server_goes_down() {
+    let (mut server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let request = b"POST /v1/queues/jobs/messages:receive HTTP/1.1\r\nhost: x\r\n\
+        content-type: application/json\r\ncontent-length: 19\r\n\r\n{\"waitSeconds\": 20}";
+    let stream = server.connect().await;
+    let answer = tokio::spawn(async move { crate::harness::exchange(stream, request).await });
+    while server.node.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    server.begin_stop();
+    assert_eq!(Server::ok(&answer.await.expect("no panic"), 200)["messages"], json!([]));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn a_fifo_queue_keeps_the_order_of_a_group_and_blocks_no_other() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "orders.fifo", "mode": "FIFO"})).await;
+    for (group, n) in [("a", 1), ("a", 2), ("b", 3)] {
+        server.send_to("orders.fifo", json!({"body": n, "messageGroupId": group})).await;
+    }
+    let first = server.receive("orders.fifo", json!({})).await.remove(0);
+    assert_eq!((&first["body"], &first["messageGroupId"]), (&json!(1), &json!("a")));
+    let other = server.receive("orders.fifo", json!({"maxMessages": 10})).await;
+    assert_eq!(other.len(), 1, "a's second message waits for its first");
+    assert_eq!(other[0]["body"], 3);
+    assert_eq!(server.settle("orders.fifo", &first, "ack", json!({})).await.status, 204);
+    assert_eq!(server.receive("orders.fifo", json!({})).await[0]["body"], 2);
+    let path = "/v1/queues/orders.fifo/messages";
+    server.post(path, r#"{"body": 1}"#).await.problem(400, "invalid-body");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_message_is_not_sent_twice() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    server.make(json!({"name": "by-body", "deduplicateByBody": true})).await;
+    let message = json!({"body": 1, "deduplicationKey": "n1"});
+    let first = server.send_to("jobs", message.clone()).await;
+    let second = server.send_to("jobs", message).await;
+    assert_eq!((&second["messageId"], &second["duplicate"]), (&first["messageId"], &json!(true)));
+    server.send_to("by-body", json!({"body": "same"})).await;
+    assert_eq!(server.send_to("by-body", json!({"body": "same"})).await["duplicate"], true);
+    let headers = format!("{JSON}idempotency-key: k1\r\n");
+    let path = "/v1/queues/jobs/messages";
+    let first = server.send("POST", path, &headers, r#"{"body": 2}"#).await;
+    let again = server.send("POST", path, &headers, r#"{"body": 2}"#).await;
+    assert_eq!(Server::ok(&first, 202), Server::ok(&again, 202));
+    let other = server.send("POST", path, &headers, r#"{"body": 3}"#).await;
+    other.problem(422, "idempotency-conflict");
+    assert_eq!(server.look("jobs").await["visible"], 2);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn queues_are_made_once_changed_listed_purged_and_deleted() {
+    let (server, _) = Server::start_product(3).await;
+    for n in 0..7 {
+        server.make(json!({"name": format!("q{n}"), "maxMessages": 9})).await;
+    }
+    let again = server.post("/v1/queues", r#"{"name": "q1", "maxMessages": 9}"#).await;
+    assert_eq!(again.status, 200);
+    server.post("/v1/queues", r#"{"name": "q1"}"#).await.problem(409, "conflict");
+    let mut names = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = server.get(&format!("/v1/queues?limit=3{cursor}")).await.json();
+        let items = page["items"].as_array().expect("a list");
+        names.extend(items.iter().map(|item| item["name"].as_str().expect("a name").to_owned()));
+        let Some(next) = page["nextCursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(names, ["q0", "q1", "q2", "q3", "q4", "q5", "q6"]);
+    let some = server.get("/v1/queues?prefix=q3").await.json();
+    assert_eq!(some["items"].as_array().expect("a list").len(), 1);
+
+    let change = json!({"maxMessages": null, "retentionSeconds": 60, "maxReceiveCount": 3});
+    let patched = server.send("PATCH", "/v1/queues/q1", JSON, &change.to_string()).await;
+    let view = Server::ok(&patched, 200);
+    assert_eq!(view["maxMessages"], Value::Null);
+    assert_eq!((&view["retentionSeconds"], &view["maxReceiveCount"]), (&json!(60), &json!(3)));
+
+    server.send_to("q1", json!({"body": 1})).await;
+    let leased = server.receive("q1", json!({})).await.remove(0);
+    server.send_to("q1", json!({"body": 2})).await;
+    assert_eq!(server.post("/v1/queues/q1:purge", "").await.status, 204);
+    let view = server.look("q1").await;
+    assert_eq!((&view["visible"], &view["inflight"]), (&json!(0), &json!(0)));
+    server.settle("q1", &leased, "ack", json!({})).await.problem(409, "conflict");
+    assert_eq!(server.send("DELETE", "/v1/queues/q1", "", "").await.status, 204);
+    server.get("/v1/queues/q1").await.problem(404, "not-found");
+    server.send("DELETE", "/v1/queues/q1", "", "").await.problem(404, "not-found");
+    let made = server.make(json!({"name": "q1"})).await;
+    assert_eq!(made["name"], "q1");
+    server.settle("q1", &leased, "ack", json!({})).await.problem(400, "invalid-parameter");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn by_hand_with_curl() {
+    let (server, _) = Server::start_product(1).await;
+    let put = server.send("PUT", "/q/jobs", "", "hello\n").await;
+    assert_eq!(Server::ok(&put, 202)["sequence"], 1);
+    let mut binary = b"PUT /q/jobs HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        content-length: 2\r\n\r\n"
+        .to_vec();
+    binary.extend([0xff, 0]);
+    assert_eq!(server.raw(binary).await.status, 202);
+    let got = Server::ok(&server.get("/q/jobs?n=10").await, 200)["messages"].clone();
+    assert_eq!((&got[0]["body"], got[0].get("bodyEncoding")), (&json!("hello\n"), None));
+    assert_eq!((&got[1]["body"], &got[1]["bodyEncoding"]), (&json!("/wA="), &json!("base64")));
+    let handle = got[0]["receiptHandle"].as_str().expect("a handle");
+    assert_eq!(server.send("DELETE", &format!("/q/jobs/{handle}"), "", "").await.status, 204);
+    server.send("DELETE", &format!("/q/jobs/{handle}"), "", "").await.problem(409, "conflict");
+    server.get("/q/jobs?n=0").await.problem(400, "invalid-parameter");
+    server.get("/q/nothing").await.problem(404, "not-found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_with_its_place() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let create = "/v1/queues";
+    let send = "/v1/queues/jobs/messages";
+    let batch = "/v1/queues/jobs/messages:batch";
+    let receive = "/v1/queues/jobs/messages:receive";
+    let ack = "/v1/queues/jobs/messages:ack";
+    let many = format!(r#"{{"receiptHandles": [{}"x"]}}"#, r#""x","#.repeat(1000));
+    let long = format!(r#"{{"body": 1, "deduplicationKey": "{}"}}"#, "k".repeat(257));
+    for (path, body, part) in [
+        (create, r#"{}"#, "name"),
+        (create, r#"{"name": 5}"#, "invalid type"),
+        (create, r#"{"name": "x", "colour": "red"}"#, "colour"),
+        (create, r#"{"name": "x", "mode": "LIFO"}"#, "LIFO"),
+        (create, r#"{"name": "x", "maxReceiveCount": 0}"#, "maxReceiveCount"),
+        (create, r#"{"name": "x", "retentionSeconds": 999999999999}"#, "retentionSeconds"),
+        (create, r#"{"name": "x", "retentionSeconds": -1}"#, "invalid value"),
+        (
+            create,
+            r#"{"name": "x", "retryBackoff": {"baseSeconds": 9, "maxSeconds": 1}}"#,
+            "maxSeconds",
+        ),
+        (create, r#"{"name": "x", "maxBodyBytes": 262145}"#, "maxBodyBytes"),
+        (create, r#"{"name": "x", "tags": {"": "x"}}"#, "tags"),
+        (send, r#"{}"#, "body"),
+        (send, r#"{"body": 1, "more": 2}"#, "more"),
+        (send, r#"{"body": 1, "delaySeconds": 9999999999}"#, "delaySeconds"),
+        (send, r#"{"body": 1, "delaySeconds": 1.5}"#, "delaySeconds"),
+        (send, r#"{"body": 1, "priority": 10}"#, "priority"),
+        (send, r#"{"body": 1, "priority": 256}"#, "priority"),
+        (send, r#"{"body": 1, "messageGroupId": "g"}"#, "messageGroupId"),
+        (send, r#"{"body": 1, "attributes": {"a": null}}"#, "attributes.a"),
+        (send, r#"{"body": 1, "attributes": {"": "x"}}"#, "attributes"),
+        (send, r#"{"body": 1, "clientMessageId": "x"}"#, "clientMessageId"),
+        (send, &long, "deduplicationKey"),
+        (batch, r#"{"messages": []}"#, "messages"),
+        (batch, r#"{"messages": [{"body": 1}, {}]}"#, "messages[1]"),
+        (receive, r#"{"maxMessages": 0}"#, "maxMessages"),
+        (receive, r#"{"maxMessages": 101}"#, "maxMessages"),
+        (receive, r#"{"waitSeconds": 21}"#, "waitSeconds"),
+        (receive, r#"{"visibilityTimeoutSeconds": 43201}"#, "visibilityTimeoutSeconds"),
+        (ack, r#"{"receiptHandles": []}"#, "receiptHandles"),
+        (ack, &many, "receiptHandles"),
+    ] {
+        let detail = server.post(path, body).await.problem(400, "invalid-body");
+        assert!(detail.contains(part), "{body}: {detail}");
+    }
+    for name in ["a%20b", "a%2Fb", "%C3%BC", &"x".repeat(81)] {
+        let path = format!("/v1/queues/{name}/messages");
+        server.post(&path, r#"{"body": 1}"#).await.problem(400, "invalid-parameter");
+    }
+    for handle in ["x", "AAAA", &"A".repeat(48)] {
+        for how in ["ack", "nack"] {
+            let path = format!("/v1/queues/jobs/messages/{handle}:{how}");
+            server.post(&path, "").await.problem(400, "invalid-parameter");
+        }
+    }
+    let large = format!(r#"{{"body": "{}"}}"#, "x".repeat(262_145));
+    server.post(send, &large).await.problem(413, "payload-too-large");
+    server.get("/v1/queues/jobs/messages?state=lost").await.problem(400, "invalid-parameter");
+    for path in ["messages", "messages:batch", "messages:receive", "messages:ack"] {
+        let body = match path {
+            "messages" => r#"{"body": 1}"#,
+            "messages:batch" => r#"{"messages": [{"body": 1}]}"#,
+            "messages:receive" => "{}",
+            _ => r#"{"receiptHandles": ["x"]}"#,
+        };
+        server.post(&format!("/v1/queues/none/{path}"), body).await.problem(404, "not-found");
+    }
+    server.stop().await;
+}

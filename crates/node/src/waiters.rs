@@ -1,0 +1,230 @@
+//! Those who wait for something under a key: in line, first come first served.
+//!
+//! ```text
+//!   join ──▶ waiting ──── call ────▶ called ── got something ──▶ gone
+//!               ▲                      │
+//!               └──── got nothing ─────┘   (to the very place it had)
+//! ```
+//!
+//! Nobody polls: a shard that publishes says how much there is, and as many are called as can have
+//! some of it. Who is called and goes away without having tried passes the call on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Locks, so that lines do not hold each other up.
+const SEGMENTS: usize = 64;
+
+/// All lines of a node.
+pub(crate) struct Waiters {
+    segments: Vec<Mutex<HashMap<Bytes, Line, RandomState>>>,
+    hasher: RandomState,
+    /// In all lines: a shard that publishes looks no further when there is nobody.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Line {
+    /// By the order of their coming.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    /// Called, and not yet back.
+    called: u64,
+    next: u64,
+}
+
+impl Line {
+    fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.called == 0
+    }
+
+    fn call_first(&mut self) {
+        if let Some((_, first)) = self.waiting.pop_first() {
+            self.called += 1;
+            first.notify_one();
+        }
+    }
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Waiters {
+        Waiters {
+            segments: (0..SEGMENTS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    fn segment(&self, key: &[u8]) -> &Mutex<HashMap<Bytes, Line, RandomState>> {
+        let hash = self.hasher.hash_one(key);
+        let number = usize::try_from(hash % SEGMENTS as u64).expect("less than 64");
+        &self.segments[number]
+    }
+
+    /// Whether somebody came before.
+    pub(crate) fn has_line(&self, key: &[u8]) -> bool {
+        self.count.load(Ordering::SeqCst) > 0 && self.segment(key).lock().contains_key(key)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Whether anybody waits. To be asked after publishing: whoever joins after the answer sees
+    /// what was published.
+    pub(crate) fn are_there(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    /// There is something for so many: those are called who are first in line. Those called before
+    /// and not yet back will have some of it.
+    pub(crate) fn call(&self, key: &[u8], ready: u64) {
+        if ready == 0 {
+            return;
+        }
+        let mut segment = self.segment(key).lock();
+        let Some(line) = segment.get_mut(key) else { return };
+        while line.called < ready && !line.waiting.is_empty() {
+            line.call_first();
+        }
+    }
+}
+
+/// A place in a line. Dropping it leaves the line.
+pub struct WaitingPlace {
+    waiters: Arc<Waiters>,
+    key: Bytes,
+    number: u64,
+    notify: Arc<Notify>,
+    /// It has heard its call.
+    trying: bool,
+}
+
+impl WaitingPlace {
+    /// Whoever joins looks at what is published once more, and then waits.
+    pub(crate) fn join(waiters: &Arc<Waiters>, key: Bytes) -> WaitingPlace {
+        let notify = Arc::new(Notify::new());
+        let mut segment = waiters.segment(&key).lock();
+        let line = segment.entry(key.clone()).or_default();
+        let number = line.next;
+        line.next += 1;
+        line.waiting.insert(number, Arc::clone(&notify));
+        waiters.count.fetch_add(1, Ordering::SeqCst);
+        drop(segment);
+        fence(Ordering::SeqCst);
+        WaitingPlace { waiters: Arc::clone(waiters), key, number, notify, trying: false }
+    }
+
+    /// Waits to be called. Whoever is, tries at once and says how it went: by dropping the place,
+    /// or with [`WaitingPlace::back_in_line`].
+    pub async fn called(&mut self) {
+        self.notify.notified().await;
+        self.trying = true;
+    }
+
+    /// Nothing was left: waits again, where it stood.
+    pub fn back_in_line(&mut self) {
+        let mut segment = self.waiters.segment(&self.key).lock();
+        let line = segment.get_mut(&self.key).expect("it has one that was called");
+        line.called -= 1;
+        line.waiting.insert(self.number, Arc::clone(&self.notify));
+        self.trying = false;
+    }
+}
+
+impl Drop for WaitingPlace {
+    fn drop(&mut self) {
+        let mut segment = self.waiters.segment(&self.key).lock();
+        let line = segment.get_mut(&self.key).expect("a line lasts as long as its places");
+        if line.waiting.remove(&self.number).is_none() {
+            line.called -= 1;
+            if !self.trying {
+                // The call came too late to be heard here; the next one can have it.
+                line.call_first();
+            }
+        }
+        if line.is_over() {
+            segment.remove(&self.key);
+        }
+        self.waiters.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(waiters: &Arc<Waiters>) -> WaitingPlace {
+        WaitingPlace::join(waiters, Bytes::from_static(b"line"))
+    }
+
+    /// Whether a call has come, taking it.
+    fn is_called(place: &mut WaitingPlace) -> bool {
+        let mut called = std::pin::pin!(place.called());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        called.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn the_first_in_line_are_called_and_no_more_than_there_is() {
+        let waiters = Arc::new(Waiters::new());
+        let mut places: Vec<_> = (0..4).map(|_| join(&waiters)).collect();
+        waiters.call(b"line", 2);
+        let called: Vec<_> = places.iter_mut().map(is_called).collect();
+        assert_eq!(called, [true, true, false, false]);
+        // The two are still trying: the same two messages are no reason to call others.
+        waiters.call(b"line", 2);
+        assert!(!is_called(&mut places[2]));
+        waiters.call(b"line", 3);
+        assert!(is_called(&mut places[2]));
+    }
+
+    #[test]
+    fn who_got_nothing_keeps_the_place() {
+        let waiters = Arc::new(Waiters::new());
+        let (mut first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call(b"line", 1);
+        assert!(is_called(&mut first));
+        first.back_in_line();
+        waiters.call(b"line", 1);
+        assert!(is_called(&mut first) && !is_called(&mut second));
+    }
+
+    #[test]
+    fn who_leaves_with_a_call_unheard_passes_it_on() {
+        let waiters = Arc::new(Waiters::new());
+        let (first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call(b"line", 1);
+        drop(first);
+        assert!(is_called(&mut second));
+        drop(second);
+        assert!(!waiters.has_line(b"line") && waiters.count() == 0);
+    }
+
+    #[test]
+    fn who_got_something_does_not_call_the_next() {
+        let waiters = Arc::new(Waiters::new());
+        let (mut first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call(b"line", 1);
+        assert!(is_called(&mut first));
+        drop(first);
+        assert!(!is_called(&mut second), "the shard publishes what is left");
+    }
+
+    #[test]
+    fn lines_do_not_mix_and_leave_nothing_behind() {
+        let waiters = Arc::new(Waiters::new());
+        let mut place = join(&waiters);
+        waiters.call(b"another", 5);
+        assert!(!is_called(&mut place));
+        drop(place);
+        assert!(waiters.segments.iter().all(|segment| segment.lock().is_empty()));
+    }
+}
