@@ -116,19 +116,25 @@ fn tour_of_the_readme_shows_what_it_says() {
         .step_by(2)
         .map(|block| block.trim_start_matches("sh\n"))
         .collect();
-    assert_eq!(script.len(), 2, "two blocks of shell");
+    assert_eq!(script.len(), 3, "three blocks of shell");
     let dir = folder();
     let server = Server::start(dir.path(), &["--dev"]);
     let script = script
         .join("\n")
         .replace("S=http://127.0.0.1:7700", &format!("S=http://{}", server.address));
-    let output = Command::new("bash").args(["-euc", &script]).output().expect("bash is there");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut bash = Command::new("bash");
+    let output = bash.args(["-euc", &script]).current_dir(root).output().expect("bash is there");
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{shown}{}", text(&output.stderr));
     for expected in [
         "\"ready\":true",
         "{\"items\":[{\"q\":\"FLIGHTS to  paris\"",
         "\"nextCursor\"",
+        "\"receiveCount\":1,\"sequence\":1",
+        "\"body\":{\"send\": \"mail\"}",
+        "\"inflight\":1",
+        "\"body\":\"# Stampede",
         "\"type\":\"invalid-body\"",
         "unknown field `query`, expected `q`",
     ] {
