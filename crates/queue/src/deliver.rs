@@ -22,9 +22,7 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
-/// Messages that are taken from a lane or a group at once.
-const TAKE_AT_ONCE_MAX: usize = 10;
-/// Bytes after which a receive takes no more.
+/// Bytes of the messages of one receive, unless its first alone has more.
 const RECEIVE_BYTES_MAX: u64 = 4 << 20;
 /// No lease and no extension lasts longer.
 pub(crate) const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
@@ -32,6 +30,28 @@ pub(crate) const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
 /// The lane of a priority: for messages that came back, or for new ones.
 pub(crate) fn lane_number(priority: u8, came_back: bool) -> u8 {
     priority.min(PRIORITY_MAX) * 2 + u8::from(came_back)
+}
+
+/// What a receive may still take.
+pub(crate) struct Room {
+    pub(crate) messages: usize,
+    bytes: u64,
+}
+
+impl Room {
+    /// Whether a message fits. What does not, closes the room: it stays the first in its place.
+    pub(crate) fn has(&mut self, message: &Message) -> bool {
+        let fits = message.bytes() <= self.bytes || self.bytes == RECEIVE_BYTES_MAX;
+        if !fits {
+            self.messages = 0;
+        }
+        fits
+    }
+
+    pub(crate) fn fill(&mut self, message: &Message) {
+        self.messages -= 1;
+        self.bytes = self.bytes.saturating_sub(message.bytes());
+    }
 }
 
 impl Desk<'_, '_> {
@@ -190,20 +210,18 @@ impl Desk<'_, '_> {
         let visibility_ms = receive.visibility_ms.unwrap_or(self.settings().visibility_ms);
         let until_ms = self.turn.now_ms() + visibility_ms.clamp(1, LEASE_MS_MAX);
         let mut deliveries = Vec::new();
-        let mut bytes = 0;
+        let mut room = Room { messages: max, bytes: RECEIVE_BYTES_MAX };
         // Old messages may be met that are dropped; a timer sees to the rest of them.
         for _ in 0..TAKES_MAX {
-            let left = (max - deliveries.len()).min(TAKE_AT_ONCE_MAX);
-            if left == 0 || bytes > RECEIVE_BYTES_MAX {
+            if room.messages == 0 {
                 break;
             }
             let taken = match self.settings().mode {
-                Mode::Standard => self.take_from_lane(left),
-                Mode::Fifo => self.take_from_group(left),
+                Mode::Standard => self.take_from_lane(&mut room),
+                Mode::Fifo => self.take_from_group(&mut room),
             };
             let Some(taken) = taken else { break };
             for message in taken {
-                bytes += message.bytes();
                 deliveries.push(self.lease(message, until_ms));
             }
         }
@@ -211,17 +229,23 @@ impl Desk<'_, '_> {
     }
 
     /// The first messages of the lane whose turn it is; none when all are empty.
-    fn take_from_lane(&mut self, limit: usize) -> Option<Vec<Message>> {
+    fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let lane = self.lane_to_serve()?;
-        let found = self.front(lane, limit);
+        let found = self.front(lane, room.messages);
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
+            let message = Message::decode(&row);
+            if !room.has(&message) {
+                break;
+            }
             self.pop(lane.number, position);
             self.counts.visible -= 1;
-            taken.push(Message::decode(&row));
+            if !self.expires(&message) {
+                room.fill(&message);
+                taken.push(message);
+            }
         }
-        taken.retain(|message| !self.expires(message));
         Some(taken)
     }
 

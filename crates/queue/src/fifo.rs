@@ -15,6 +15,7 @@ use bytes::Bytes;
 use kernel::rows::Scan;
 
 use crate::apply::Desk;
+use crate::deliver::Room;
 use crate::state::{Group, Head, Hidden, Message, MessageId, group_key, read, row, waiting_key};
 
 /// The lane of groups that are ready.
@@ -99,7 +100,7 @@ impl Desk<'_, '_> {
     }
 
     /// The first messages of the group that has been ready for longest; none when no group is.
-    pub(crate) fn take_from_group(&mut self, limit: usize) -> Option<Vec<Message>> {
+    pub(crate) fn take_from_group(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let lane = self.counts.lanes.iter().find(|lane| lane.number == READY).copied();
         let lane = lane.filter(|lane| lane.len > 0)?;
         let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
@@ -107,13 +108,17 @@ impl Desk<'_, '_> {
         let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
         self.change_group(&name, |group| group.listed = false);
         let now_ms = self.turn.now_ms();
-        let mut taken = self.first_waiting(&name, limit);
-        let ready = taken.iter().take_while(|message| message.head.due_ms <= now_ms).count();
-        taken.truncate(ready);
-        for message in &taken {
-            self.take_waiting(&name, message);
+        let mut taken = Vec::new();
+        for message in self.first_waiting(&name, room.messages) {
+            if message.head.due_ms > now_ms || !room.has(&message) {
+                break;
+            }
+            self.take_waiting(&name, &message);
+            if !self.expires(&message) {
+                room.fill(&message);
+                taken.push(message);
+            }
         }
-        taken.retain(|message| !self.expires(message));
         if taken.is_empty() {
             self.look_at_group(&name);
         }
