@@ -2,8 +2,6 @@
 //!
 //! `UPDATE_GOLDEN=1` writes the file again; see `golden/README.md` for what to run after that.
 
-#![expect(missing_docs, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! Requests of real clients are understood, and bad ones refused.
 
-#![expect(missing_docs, reason = "tests")]
-
 #[expect(dead_code, reason = "not every test needs all")]
 mod common;
 

@@ -1,7 +1,5 @@
 //! Signatures of real clients hold, and no other.
 
-#![expect(missing_docs, reason = "tests")]
-
 #[expect(dead_code, reason = "not every test needs all")]
 mod common;
 
@@ -52,9 +50,11 @@ impl Request {
 #[test]
 fn every_recorded_signature_holds() {
     for golden in [common::json(), common::query()] {
-        for recorded in &golden.requests {
+        assert!(golden.signatures.len() >= 5);
+        for recorded in golden.requests.iter().chain(&golden.signatures) {
             let request = Request::of(&golden, recorded);
-            request.check().unwrap_or_else(|error| panic!("{} {error}", recorded.action));
+            let name = format!("{} {}", recorded.action, recorded.kind);
+            request.check().unwrap_or_else(|error| panic!("{name}: {error}"));
             let presented = signature::parse(&request.headers, &request.uri).expect("present");
             assert_eq!(presented.access_key_id, golden.access_key_id);
             assert_eq!(presented.region, "eu-west-3");
@@ -183,6 +183,18 @@ fn a_presigned_request_holds_until_it_expires() {
     assert_eq!(replaced("X-Amz-Date=", "X-Amz-Date=1&X-Amz-Date="), incomplete);
     // How a client encodes does not matter, what it encodes does.
     assert_eq!(replaced("%2F", "%2f"), None);
+}
+
+#[test]
+fn an_unsigned_payload_can_be_any() {
+    let golden = common::query();
+    let mut kinds = golden.signatures.iter();
+    let recorded = kinds.find(|r| r.kind == "unsigned payload").expect("recorded");
+    let mut request = Request::of(&golden, recorded);
+    request.body.push(b'x');
+    request.check().expect("the client chose so");
+    request.headers.remove("x-amz-content-sha256");
+    assert!(request.check().is_err());
 }
 
 #[test]

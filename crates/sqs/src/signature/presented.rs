@@ -1,6 +1,7 @@
 //! What a client presents: whose key, over what, when.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use http::header::{AUTHORIZATION, DATE, HOST};
 use http::{HeaderMap, Uri};
@@ -14,7 +15,7 @@ use crate::protocol::TARGET;
 const AMZ_DATE: &str = "x-amz-date";
 
 /// A signature that is not checked yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Presented {
     /// Whose key.
     pub access_key_id: String,
@@ -29,6 +30,17 @@ pub struct Presented {
     pub(super) signed_headers: Vec<String>,
     pub(super) signature: [u8; 32],
     pub(super) form: Form,
+}
+
+/// Without the key: whoever uses a key as its own secret would find it in the log.
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented")
+            .field("region", &self.region)
+            .field("amz_date", &self.amz_date)
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Finds the signature of a request, in its headers or in its query.

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use super::{delay, is_word, message, present, visibility};
 use crate::error::{ErrorKind, SqsError};
 use crate::input::{
-    ChangeMessageVisibilityBatchRequestEntry, SendMessageBatch, SendMessageBatchRequestEntry,
+    ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, SendMessageBatch,
+    SendMessageBatchRequestEntry,
 };
 use crate::limits::{BATCH_ENTRIES_MAX, ENTRY_ID_MAX, MESSAGE_BYTES_MAX};
 
@@ -66,4 +67,9 @@ pub fn send_entry(entry: &SendMessageBatchRequestEntry) -> Result<(), SqsError> 
 pub fn visibility_entry(entry: &ChangeMessageVisibilityBatchRequestEntry) -> Result<(), SqsError> {
     present("ReceiptHandle", &entry.receipt_handle)?;
     visibility(entry.visibility_timeout)
+}
+
+/// Refuses a removal of a batch, and only that one.
+pub fn delete_entry(entry: &DeleteMessageBatchRequestEntry) -> Result<(), SqsError> {
+    present("ReceiptHandle", &entry.receipt_handle)
 }

@@ -122,18 +122,19 @@ fn attribute_value(name: &str, attribute: &MessageAttributeValue) -> Result<(), 
         return Err(ErrorKind::UnsupportedOperation
             .because("Message attribute list values in SendMessage operation are not supported."));
     }
-    let text = attribute.string_value.as_deref();
-    let blob = attribute.binary_value.as_ref();
-    match (base, text, blob) {
-        ("String" | "Number", Some(text), None) if !text.is_empty() => {
+    // Some clients write the value of the other type too, but empty.
+    let text = attribute.string_value.as_deref().unwrap_or_default();
+    let blob: &[u8] = attribute.binary_value.as_ref().map_or(&[], |blob| &blob.0);
+    match base {
+        "String" | "Number" if !text.is_empty() && blob.is_empty() => {
             characters(text, "message attribute value")?;
             if base == "Number" && !is_number(text) {
                 return fail("has a value that is not a number.");
             }
             Ok(())
         }
-        ("Binary", None, Some(blob)) if !blob.0.is_empty() => Ok(()),
-        ("String" | "Number" | "Binary", ..) => {
+        "Binary" if !blob.is_empty() && text.is_empty() => Ok(()),
+        "String" | "Number" | "Binary" => {
             fail(&format!("must contain a non-empty value of the type '{base}', and no other."))
         }
         _ => fail("has an invalid type: it must begin with String, Number or Binary."),

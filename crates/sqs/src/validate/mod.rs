@@ -1,13 +1,14 @@
 //! What can be refused by looking at a request alone, in the words of AWS where they are known.
 //!
 //! [`action`] refuses a request as a whole. In a batch that is its size and its ids; what is wrong
-//! with one entry is told by [`send_entry`] and [`visibility_entry`], and becomes a failed entry.
+//! with one entry is told by [`send_entry`], [`delete_entry`] and [`visibility_entry`], and becomes
+//! a failed entry. Whether `QueueUrl` names a queue is told by [`crate::QueuePath::of_queue_url`].
 
 mod batch;
 mod message;
 mod queue;
 
-pub use batch::{send_entry, visibility_entry};
+pub use batch::{delete_entry, send_entry, visibility_entry};
 pub use message::{is_allowed, message_bytes};
 pub use queue::{is_fifo_name, is_queue_name};
 

@@ -8,8 +8,10 @@ import base64
 import datetime
 import json
 import pathlib
+from urllib.parse import urlsplit
 
 import botocore.auth
+import botocore.credentials
 import botocore.session
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
@@ -59,7 +61,7 @@ def record(kind, action, params, request):
     # Those of the SDK itself are not signed and differ each time.
     headers = {key: text(value) for key, value in request.headers.items()
                if not key.startswith("amz-sdk-")}
-    headers.setdefault("Host", request.url.split("/")[2])
+    headers.setdefault("Host", urlsplit(request.url).netloc)
     return {"kind": kind, "action": action, "input": plain(params), "method": request.method,
             "url": request.url, "headers": headers, "body": text(request.body or "")}
 
@@ -89,6 +91,27 @@ def sent(sqs, action, params):
     return caught[0]
 
 
+def by_hand():
+    """Requests that a client makes only with a signer of its own."""
+    base = "http://localhost:8080/sqs"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = "Action=ListQueues&Version=2012-11-05"
+    cases = [
+        ("unsigned payload", "POST", base, {**form, "X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}, body),
+        ("date header", "POST", base, {**form, "Date": "any"}, body),
+        ("straightened path", "POST", base + "//acme/./x/../or%20ders/?b=2&a=~%2F&a=&B", form, body),
+        ("spaces in a header", "GET", base + "?Action=ListQueues", {"My-Header": "  a   b\tc "}, ""),
+        ("no path", "GET", "http://localhost:8080?Action=ListQueues", {}, ""),
+    ]
+    rows = []
+    for kind, method, url, headers, body in cases:
+        request = AWSRequest(method, url, headers=headers, data=body)
+        credentials = botocore.credentials.Credentials(ACCESS_KEY, SECRET)
+        botocore.auth.SigV4Auth(credentials, "sqs", "eu-west-3").add_auth(request)
+        rows.append(record(kind, "ListQueues", {}, request.prepare()))
+    return rows
+
+
 def main():
     freeze()
     sqs = client()
@@ -106,7 +129,8 @@ def main():
         request = AWSRequest("GET", url).prepare()
         params = {"QueueUrl": REQUESTS[0][1]["QueueUrl"], "MessageBody": "a b+c/é~*'"}
         rows.append(record("presigned", "SendMessage", params, request))
-    document = {"botocore": botocore.__version__, "secret": SECRET, "accessKeyId": ACCESS_KEY,
+    document = {"signatures": by_hand(),
+                "botocore": botocore.__version__, "secret": SECRET, "accessKeyId": ACCESS_KEY,
                 "now": int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp()), "requests": rows}
     path = pathlib.Path(__file__).parent / f"requests-{protocol}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
