@@ -88,7 +88,7 @@ errors! {
     /// The id of an entry has other characters than it may.
     InvalidBatchEntryId MODEL "InvalidBatchEntryId" "AWS.SimpleQueueService.InvalidBatchEntryId" 400 Sender;
     /// A receipt handle of another version.
-    InvalidIdFormat MODEL "InvalidIdFormat" "InvalidIdFormat" 404 Sender;
+    InvalidIdFormat MODEL "InvalidIdFormat" "InvalidIdFormat" 400 Sender;
     /// A message with characters that no message may have.
     InvalidMessageContents MODEL "InvalidMessageContents" "InvalidMessageContents" 400 Sender;
     /// Not signed, or with an older version of signatures.

@@ -30,6 +30,9 @@ impl<'a> QueuePath<'a> {
 
     /// The same, as a refusal when it names no queue.
     pub fn of_queue_url(url: &'a str) -> Result<QueuePath<'a>, SqsError> {
+        if url.is_empty() {
+            return Err(SqsError::missing("QueueUrl"));
+        }
         QueuePath::parse(url).ok_or_else(|| {
             ErrorKind::InvalidAddress.because("The address is not valid for this endpoint.")
         })
@@ -66,6 +69,9 @@ mod tests {
         {
             assert_eq!(QueuePath::parse(url), None, "{url}");
         }
+        let kind = |url| QueuePath::of_queue_url(url).expect_err(url).kind;
+        assert_eq!(kind(""), ErrorKind::MissingParameter);
+        assert_eq!(kind("/sqs"), ErrorKind::InvalidAddress);
     }
 
     #[test]
