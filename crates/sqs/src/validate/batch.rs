@@ -1,0 +1,75 @@
+//! Batches: what is refused whole, and what entry by entry.
+
+use std::collections::HashSet;
+
+use super::{delay, is_word, message, present, visibility};
+use crate::error::{ErrorKind, SqsError};
+use crate::input::{
+    ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, SendMessageBatch,
+    SendMessageBatchRequestEntry,
+};
+use crate::limits::{BATCH_ENTRIES_MAX, ENTRY_ID_MAX, MESSAGE_BYTES_MAX};
+
+/// One to ten entries, each with an id of its own.
+pub(super) fn ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), SqsError> {
+    let count = ids.len();
+    if count == 0 {
+        return Err(ErrorKind::EmptyBatchRequest
+            .because("There should be at least one entry in the request."));
+    }
+    if count > BATCH_ENTRIES_MAX {
+        return Err(ErrorKind::TooManyEntriesInBatchRequest.because(format!(
+            "Maximum number of entries per request are {BATCH_ENTRIES_MAX}. You have sent {count}."
+        )));
+    }
+    let mut seen = HashSet::new();
+    for id in ids {
+        if !(1..=ENTRY_ID_MAX).contains(&id.len()) || !is_word(id) {
+            return Err(ErrorKind::InvalidBatchEntryId.because(
+                "A batch entry id can only contain alphanumeric characters, hyphens and \
+                 underscores. It can be at most 80 letters long.",
+            ));
+        }
+        if !seen.insert(id) {
+            return Err(ErrorKind::BatchEntryIdsNotDistinct.because(format!("Id {id} repeated.")));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn send(input: &SendMessageBatch) -> Result<(), SqsError> {
+    ids(input.entries.iter().map(|entry| entry.id.as_str()))?;
+    let bytes = |entry: &SendMessageBatchRequestEntry| {
+        message::message_bytes(&entry.message_body, &entry.message_attributes)
+    };
+    let total: usize = input.entries.iter().map(bytes).sum();
+    if total > MESSAGE_BYTES_MAX {
+        return Err(ErrorKind::BatchRequestTooLong.because(format!(
+            "Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes. You have sent {total} \
+             bytes."
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a message of a batch, and only that one.
+pub fn send_entry(entry: &SendMessageBatchRequestEntry) -> Result<(), SqsError> {
+    delay(entry.delay_seconds)?;
+    message::ids(entry.message_deduplication_id.as_deref(), entry.message_group_id.as_deref())?;
+    message::content(
+        &entry.message_body,
+        &entry.message_attributes,
+        &entry.message_system_attributes,
+    )
+}
+
+/// Refuses a change of a batch, and only that one.
+pub fn visibility_entry(entry: &ChangeMessageVisibilityBatchRequestEntry) -> Result<(), SqsError> {
+    present("ReceiptHandle", &entry.receipt_handle)?;
+    visibility(entry.visibility_timeout)
+}
+
+/// Refuses a removal of a batch, and only that one.
+pub fn delete_entry(entry: &DeleteMessageBatchRequestEntry) -> Result<(), SqsError> {
+    present("ReceiptHandle", &entry.receipt_handle)
+}
