@@ -22,6 +22,7 @@
 //! | [`router`] | how a path finds its route |
 //! | [`routes`] | one file a system, each a table |
 //! | [`server`] | connections, time-outs, shutdown |
+//! | `sqs` | the dialect of AWS SQS |
 //! | [`telemetry`] | metrics, logs, traces |
 //! | [`time`] | RFC 3339 |
 //! | [`tls`] | certificates |
@@ -37,6 +38,7 @@ pub mod route;
 pub mod router;
 pub mod routes;
 pub mod server;
+mod sqs;
 pub mod telemetry;
 pub mod time;
 pub mod tls;

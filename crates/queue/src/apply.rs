@@ -156,6 +156,7 @@ impl Queues {
             version: 1,
             secret: turn.secret(),
             created_ms: turn.now_ms(),
+            updated_ms: turn.now_ms(),
             settings,
         };
         show(turn, name, &queue);
@@ -187,6 +188,7 @@ impl Queues {
             return Reply::Refused(Refusal::Mode);
         }
         queue.version += 1;
+        queue.updated_ms = turn.now_ms();
         queue.settings = update.settings;
         show(turn, &update.queue, queue);
         // A shorter retention is in force at once.

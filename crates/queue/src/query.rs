@@ -27,6 +27,8 @@ pub struct Definition {
     pub version: u64,
     /// When it was made.
     pub created_ms: u64,
+    /// When its settings were last changed.
+    pub updated_ms: u64,
     /// How it behaves.
     pub settings: Settings,
 }
@@ -40,8 +42,8 @@ pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
 /// Reads the value of [`definition_row`].
 #[must_use]
 pub fn definition(value: &[u8]) -> Definition {
-    let Queue { number, version, created_ms, settings, .. } = read(value);
-    Definition { number, version, created_ms, settings }
+    let Queue { number, version, created_ms, updated_ms, settings, .. } = read(value);
+    Definition { number, version, created_ms, updated_ms, settings }
 }
 
 /// The key of the row and view that say what is in a queue.
@@ -63,8 +65,11 @@ pub fn ready(view_key: &[u8], value: &[u8]) -> u64 {
     if view_key.get(2) == Some(&b'c') { counts(value).ready() } else { 0 }
 }
 
-/// The names of a tenant's queues in a shard: those that begin with `beginning` and come after
-/// `after`, at most `limit`.
+/// Definitions that are read at a time.
+const NAMES_AT_ONCE: usize = 100;
+
+/// The names of a tenant's queues in a shard: those that begin with `beginning`, come after `after`
+/// and are wanted, at most `limit`.
 #[must_use]
 pub fn names(
     rows: &impl ReadRows,
@@ -72,13 +77,27 @@ pub fn names(
     beginning: &str,
     after: &str,
     limit: usize,
+    wanted: impl Fn(&Definition) -> bool,
 ) -> Vec<String> {
     let prefix = queue_key(tenant, "");
-    let scan =
-        Scan::prefix(&queue_key(tenant, beginning)).after(&queue_key(tenant, after)).limit(limit);
-    let name = |key: &Bytes| String::from_utf8(key[prefix.len()..].to_vec());
-    let found = rows.scan(&scan);
-    found.iter().map(|(key, _)| name(key).expect("put from a string")).collect()
+    let mut after = queue_key(tenant, after);
+    let mut names = Vec::new();
+    loop {
+        let scan = Scan::prefix(&queue_key(tenant, beginning)).after(&after).limit(NAMES_AT_ONCE);
+        let found = rows.scan(&scan);
+        for (key, row) in &found {
+            if names.len() < limit && wanted(&definition(row)) {
+                let name = String::from_utf8(key[prefix.len()..].to_vec());
+                names.push(name.expect("put from a string"));
+            }
+        }
+        match found.last() {
+            Some((last, _)) if names.len() < limit && found.len() == NAMES_AT_ONCE => {
+                after = last.to_vec();
+            }
+            _ => return names,
+        }
+    }
 }
 
 /// What a queue is and holds; `None` when there is none of this name.

@@ -46,6 +46,7 @@ pub(crate) struct Queue {
     /// Of its receipts.
     pub(crate) secret: [u8; 16],
     pub(crate) created_ms: u64,
+    pub(crate) updated_ms: u64,
     pub(crate) settings: Settings,
 }
 

@@ -88,6 +88,23 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// Whoever holds this key, shown in the way of another dialect; without a key, in `--dev`, a
+    /// developer. Counted and charged as any caller is; the scope is for the dialect to check.
+    pub(crate) async fn of_key(
+        ctx: &Ctx,
+        key: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Problem> {
+        let auth = &ctx.edge().auth;
+        let known = match key {
+            Some(key) => auth.holder_of(key, ctx.conn()).await?,
+            None => auth.developer(named_tenant(headers)?).await?,
+        };
+        admit(ctx, known, headers)
+    }
+}
+
 impl FromRequestParts<Ctx> for Caller {
     type Rejection = Problem;
 

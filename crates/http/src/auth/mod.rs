@@ -235,18 +235,36 @@ impl Auth {
         let Some(token) = bearer(headers)? else {
             return if dev { self.developer(named).await.map(Some) } else { Ok(None) };
         };
+        self.remembered(token, named, conn).await.map(Some)
+    }
+
+    /// Who holds this key.
+    async fn holder_of(&self, key: &str, conn: &Conn) -> Result<Arc<Known>, Problem> {
+        if !secret::is_key(key) {
+            return Err(unauthenticated("the access key id is not a key of this server"));
+        }
+        self.remembered(key, None, conn).await
+    }
+
+    /// Who shows a credential, which a connection mostly does with every request.
+    async fn remembered(
+        &self,
+        token: &str,
+        named: Option<&str>,
+        conn: &Conn,
+    ) -> Result<Arc<Known>, Problem> {
         let version = self.0.node.credentials_version();
         if let Some(memo) = &*conn.memo.lock()
             && memo.holds(token, named, version)
         {
-            return Ok(Some(Arc::clone(&memo.known)));
+            return Ok(Arc::clone(&memo.known));
         }
         let known = self.look_up(token, named).await?;
         let own = Arc::new(Known::clone(&known));
         let tenant_name = named.map(Box::from);
         *conn.memo.lock() =
             Some(Memo { token: token.into(), tenant_name, version, known: Arc::clone(&own) });
-        Ok(Some(own))
+        Ok(own)
     }
 
     async fn look_up(&self, token: &str, named: Option<&str>) -> Result<Arc<Known>, Problem> {

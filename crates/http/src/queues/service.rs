@@ -96,28 +96,37 @@ async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &Bytes) -> Resul
     Ok(view.map_or(0, |view| queue::ready(line, &view.value)))
 }
 
-/// Leases messages; when there are none, waits for some, behind those who came before.
+/// Leases messages; when there are none, waits for some, behind those who came before. The same
+/// `attempt` again gets what it got.
 pub(crate) async fn receive(
     edge: &Edge,
     tenant: TenantId,
     definition: &Definition,
     receive: Receive,
     wait: Duration,
+    attempt: Option<IdempotencyKey>,
 ) -> Result<Result<Vec<Delivery>, queue::Refusal>, Refusal> {
     let name = receive.queue.clone();
     let line = Bytes::from(queue::counts_row(tenant, definition.number));
     let command = Command::Receive(receive);
-    let try_once = async || match submit(edge, tenant, &name, None, &command).await? {
-        Reply::Received(deliveries) => Ok(Ok(deliveries)),
-        Reply::Refused(refusal) => Ok(Err(refusal)),
-        other => unreachable!("a Receive is answered with {other:?}"),
+    let mut tries = 0;
+    let mut try_once = async || {
+        // Each try under a key of its own: one that got nothing must not be answered so again.
+        let key = attempt.map(|attempt| part_of(attempt, tries));
+        tries += 1;
+        match submit(edge, tenant, &name, key, &command).await? {
+            Reply::Received(deliveries) => Ok::<_, Refusal>(Ok(deliveries)),
+            Reply::Refused(refusal) => Ok(Err(refusal)),
+            other => unreachable!("a Receive is answered with {other:?}"),
+        }
     };
     let nothing = |tried: &Result<Vec<Delivery>, queue::Refusal>| {
         tried.as_ref().is_ok_and(|deliveries| deliveries.is_empty())
     };
     // An empty queue is known without asking the shard.
     let others_wait = !wait.is_zero() && edge.node.has_line(&line);
-    if !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
+    let repeated = edge.node.is_answered(queue::place(tenant, &name), attempt).await?;
+    if repeated || !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
         let tried = try_once().await?;
         if !nothing(&tried) || wait.is_zero() {
             return Ok(tried);

@@ -13,5 +13,6 @@ pub mod tenants;
 pub fn all() -> Vec<Routes> {
     let mut all = vec![recents::routes(), tenants::routes(), keys::routes(), system::routes()];
     all.extend(queues::routes());
+    all.push(crate::sqs::routes());
     all
 }

@@ -293,7 +293,7 @@ pub(super) async fn list(
         let mut found: Vec<(String, usize)> = Vec::new();
         for (shard, rows) in shards.iter().enumerate() {
             // One more than asked for tells whether there is a next page.
-            let names = queue::names(rows, tenant, &prefix, &after, limit + 1);
+            let names = queue::names(rows, tenant, &prefix, &after, limit + 1, |_| true);
             found.extend(names.into_iter().map(|name| (name, shard)));
         }
         found.sort();

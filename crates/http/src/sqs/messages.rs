@@ -1,0 +1,448 @@
+//! What is done to messages.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kernel::id::digest;
+use queue::{
+    Ack, Command, Definition, Delivery, Extend, Mode, NewMessage, Receive, Reply, SendRefusal,
+    Sent, Settled,
+};
+use sqs::select::{MessageSystemName as Name, MessageSystemSelection, wants_message_attribute};
+use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
+use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
+
+use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
+use crate::queues::parcel::{Attribute, AttributeValue, Body, Parcel, dedup_of_body, dedup_of_key};
+use crate::queues::{message_id, receipt, receipt_handle, service};
+
+/// How long a receive can be repeated under its attempt's id.
+const ATTEMPT_MS: u64 = 5 * 60 * 1000;
+
+fn attribute(value: &MessageAttributeValue) -> Attribute {
+    let data_type = value.data_type.clone();
+    let value = match (&value.binary_value, &value.string_value) {
+        (Some(Blob(bytes)), _) => AttributeValue::Binary(bytes.to_vec()),
+        (None, text) => AttributeValue::Text(text.clone().unwrap_or_default()),
+    };
+    Attribute { data_type, value }
+}
+
+fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
+    let mut value =
+        MessageAttributeValue { data_type: attribute.data_type.clone(), ..Default::default() };
+    match &attribute.value {
+        AttributeValue::Text(text) => value.string_value = Some(text.clone()),
+        AttributeValue::Binary(bytes) => value.binary_value = Some(Blob(bytes.clone().into())),
+    }
+    value
+}
+
+fn text_attribute(text: &str) -> Attribute {
+    Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(text.to_owned()) }
+}
+
+/// A message on its way in: what of it is the same alone and in a batch.
+struct Outgoing {
+    entry: input::SendMessageBatchRequestEntry,
+    packed: Result<NewMessage, SqsError>,
+}
+
+fn packed(
+    definition: &Definition,
+    sender: &str,
+    entry: &input::SendMessageBatchRequestEntry,
+) -> Result<NewMessage, SqsError> {
+    let settings = &definition.settings;
+    let mut parcel = Parcel::new(Body::Text(entry.message_body.clone()));
+    let pairs = entry.message_attributes.iter();
+    parcel.attributes = pairs.map(|(name, value)| (name.clone(), attribute(value))).collect();
+    let system = entry.message_system_attributes.iter();
+    parcel.system = system.map(|(name, value)| (name.clone(), attribute(value))).collect();
+    parcel.system.insert(Name::SenderId.as_str().to_owned(), text_attribute(sender));
+    let max = settings.max_body_bytes;
+    if parcel.counted_bytes() as u64 > max {
+        return Err(ErrorKind::InvalidParameterValue.because(format!(
+            "One or more parameters are invalid. Reason: Message must be shorter than {max} bytes."
+        )));
+    }
+    let group = entry.message_group_id.as_deref();
+    let dedup_id = entry.message_deduplication_id.as_deref();
+    let dedup = match settings.mode {
+        Mode::Fifo => Some(fifo_dedup(definition, &parcel.body, group, dedup_id, entry)?),
+        Mode::Standard if dedup_id.is_some() => {
+            let why = "The request include parameter that is not valid for this queue type";
+            return Err(SqsError::value(
+                dedup_id.unwrap_or_default(),
+                "MessageDeduplicationId",
+                why,
+            ));
+        }
+        Mode::Standard => settings.dedup_by_body.then(|| dedup_of_body(&parcel.body)),
+    };
+    if let Some(id) = dedup_id {
+        let name = Name::MessageDeduplicationId.as_str().to_owned();
+        parcel.system.insert(name, text_attribute(id));
+    }
+    let group = group.map(str::to_owned);
+    let group = match settings.mode {
+        Mode::Fifo => group,
+        Mode::Standard => {
+            // Without meaning to a queue without order, but the receiver may want it.
+            if let Some(group) = group {
+                let name = Name::MessageGroupId.as_str().to_owned();
+                parcel.system.insert(name, text_attribute(&group));
+            }
+            None
+        }
+    };
+    let delay = entry.delay_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let delay_ms = delay.map(|seconds| seconds * 1000);
+    Ok(NewMessage { delay_ms, priority: 0, group, dedup, parcel: parcel.encode() })
+}
+
+fn fifo_dedup(
+    definition: &Definition,
+    body: &Body,
+    group: Option<&str>,
+    dedup_id: Option<&str>,
+    entry: &input::SendMessageBatchRequestEntry,
+) -> Result<[u8; 16], SqsError> {
+    let Some(group) = group else { return Err(SqsError::missing("MessageGroupId")) };
+    if entry.delay_seconds.is_some_and(|seconds| seconds != 0) {
+        let why = "The request include parameter that is not valid for this queue type";
+        return Err(SqsError::value(entry.delay_seconds.unwrap_or(0), "DelaySeconds", why));
+    }
+    let own = match dedup_id {
+        Some(id) => dedup_of_key(id),
+        None if definition.settings.dedup_by_body => dedup_of_body(body),
+        None => {
+            return Err(ErrorKind::InvalidParameterValue.because(
+                "The queue should either have ContentBasedDeduplication enabled or \
+                 MessageDeduplicationId provided explicitly",
+            ));
+        }
+    };
+    let by_group = deduplicates_by_group(&definition.settings);
+    Ok(if by_group { digest(&[&own, group.as_bytes()]) } else { own })
+}
+
+fn not_taken(refusal: SendRefusal) -> SqsError {
+    match refusal {
+        SendRefusal::Messages => ErrorKind::OverLimit.because("The queue is full of messages."),
+        SendRefusal::Bytes => ErrorKind::OverLimit.because("The queue is full of bytes."),
+        SendRefusal::GroupMissing => SqsError::missing("MessageGroupId"),
+        SendRefusal::GroupUnexpected => {
+            ErrorKind::InvalidParameterValue.because("Only a FIFO queue has groups.")
+        }
+    }
+}
+
+/// What a client compares and keeps of a message it has sent.
+fn sent_entry(
+    mode: Mode,
+    entry: &input::SendMessageBatchRequestEntry,
+    sent: Sent,
+) -> output::SendMessageBatchResultEntry {
+    output::SendMessageBatchResultEntry {
+        id: entry.id.clone(),
+        message_id: message_id(sent.id),
+        md5_of_message_body: sqs::digest::body(&entry.message_body),
+        md5_of_message_attributes: sqs::digest::attributes(&entry.message_attributes),
+        md5_of_message_system_attributes: sqs::digest::attributes(&entry.message_system_attributes),
+        sequence_number: (mode == Mode::Fifo).then(|| format!("{:020}", sent.sequence)),
+    }
+}
+
+impl Session<'_> {
+    /// Sends what can be sent; an outcome for each.
+    async fn send_all(
+        &self,
+        name: &str,
+        mode: Mode,
+        messages: Vec<Outgoing>,
+    ) -> Result<Vec<Result<output::SendMessageBatchResultEntry, SqsError>>, SqsError> {
+        self.caller.check_room(false).map_err(super::refusal)?;
+        let good: Vec<_> =
+            messages.iter().filter_map(|message| message.packed.as_ref().ok()).cloned().collect();
+        let mut sent = if good.is_empty() {
+            Vec::new().into_iter()
+        } else {
+            let reply = service::send(self.edge, self.caller.tenant, name, None, good).await;
+            match reply.map_err(unavailable)? {
+                Reply::Sent(sent) => sent.into_iter(),
+                Reply::Refused(refusal) => return Err(refused(refusal)),
+                other => unreachable!("a Send is answered with {other:?}"),
+            }
+        };
+        let outcome = |message: Outgoing| {
+            message.packed?;
+            let sent = sent.next().expect("an answer for each that was sent");
+            sent.map_err(not_taken).map(|sent| sent_entry(mode, &message.entry, sent))
+        };
+        Ok(messages.into_iter().map(outcome).collect())
+    }
+
+    pub(super) async fn send(&self, ask: input::SendMessage) -> Result<Output, SqsError> {
+        let (name, definition) = self.queue(&ask.queue_url).await?;
+        let entry = input::SendMessageBatchRequestEntry {
+            id: String::new(),
+            message_body: ask.message_body,
+            delay_seconds: ask.delay_seconds,
+            message_attributes: ask.message_attributes,
+            message_system_attributes: ask.message_system_attributes,
+            message_deduplication_id: ask.message_deduplication_id,
+            message_group_id: ask.message_group_id,
+        };
+        let packed = packed(&definition, &self.sender(), &entry);
+        let mode = definition.settings.mode;
+        let mut sent = self.send_all(name, mode, vec![Outgoing { entry, packed }]).await?;
+        let sent = sent.pop().expect("one for one")?;
+        Ok(output::SendMessageResult {
+            md5_of_message_body: Some(sent.md5_of_message_body),
+            md5_of_message_attributes: sent.md5_of_message_attributes,
+            md5_of_message_system_attributes: sent.md5_of_message_system_attributes,
+            message_id: Some(sent.message_id),
+            sequence_number: sent.sequence_number,
+        }
+        .into())
+    }
+
+    pub(super) async fn send_batch(
+        &self,
+        ask: input::SendMessageBatch,
+    ) -> Result<Output, SqsError> {
+        let (name, definition) = self.queue(&ask.queue_url).await?;
+        let sender = self.sender();
+        let outgoing = |entry: input::SendMessageBatchRequestEntry| {
+            let packed = sqs::validate::send_entry(&entry)
+                .and_then(|()| packed(&definition, &sender, &entry));
+            Outgoing { entry, packed }
+        };
+        let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
+        let messages = ask.entries.into_iter().map(outgoing).collect();
+        let outcomes = self.send_all(name, definition.settings.mode, messages).await?;
+        let mut result = output::SendMessageBatchResult::default();
+        for (id, outcome) in ids.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(entry) => result.successful.push(entry),
+                Err(error) => result.failed.push(error.entry(id)),
+            }
+        }
+        Ok(result.into())
+    }
+
+    pub(super) async fn receive(&self, ask: input::ReceiveMessage) -> Result<Output, SqsError> {
+        let wanted = MessageSystemSelection::parse(
+            &ask.attribute_names,
+            &ask.message_system_attribute_names,
+        )?;
+        let (name, definition) = self.queue(&ask.queue_url).await?;
+        let ms = |seconds: i32| u64::try_from(seconds).unwrap_or(0) * 1000;
+        let wait_ms = ask.wait_time_seconds.map_or(definition.settings.wait_ms, ms);
+        let attempt = ask.receive_request_attempt_id.as_deref();
+        let attempt = attempt.filter(|_| definition.settings.mode == Mode::Fifo).map(|id| {
+            let window = self.edge.node.now_ms() / ATTEMPT_MS;
+            let (tenant, number) = (self.caller.tenant.0, definition.number);
+            let parts: [&[u8]; 4] = [
+                &tenant.to_be_bytes(),
+                &number.to_be_bytes(),
+                &window.to_be_bytes(),
+                id.as_bytes(),
+            ];
+            kernel::IdempotencyKey { key: digest(&parts), body: [0; 16] }
+        });
+        let receive = Receive {
+            queue: name.to_owned(),
+            max: u16::try_from(ask.max_number_of_messages.unwrap_or(1)).unwrap_or(1),
+            visibility_ms: ask.visibility_timeout.map(ms),
+        };
+        let wait = Duration::from_millis(wait_ms);
+        let received =
+            service::receive(self.edge, self.caller.tenant, &definition, receive, wait, attempt);
+        let received = received.await.map_err(unavailable)?.map_err(refused)?;
+        let shown = |delivery| self.shown(delivery, &wanted, &ask.message_attribute_names);
+        let messages = received.into_iter().map(shown).collect();
+        Ok(output::ReceiveMessageResult { messages }.into())
+    }
+
+    fn shown(
+        &self,
+        delivery: Delivery,
+        wanted: &MessageSystemSelection,
+        names: &[String],
+    ) -> output::Message {
+        let parcel = Parcel::decode(&delivery.parcel);
+        let chosen =
+            parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
+        let message_attributes: MessageAttributes =
+            chosen.map(|(name, value)| (name.clone(), attribute_value(value))).collect();
+        let body = match &parcel.body {
+            Body::Text(text) | Body::Json(text) => text.clone(),
+            Body::Binary(bytes) => STANDARD.encode(bytes),
+        };
+        output::Message {
+            message_id: Some(message_id(delivery.id)),
+            receipt_handle: Some(receipt_handle(&delivery.receipt)),
+            md5_of_body: Some(sqs::digest::body(&body)),
+            body: Some(body),
+            attributes: self.system_attributes(&delivery, &parcel, wanted),
+            md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
+            message_attributes,
+        }
+    }
+
+    fn system_attributes(
+        &self,
+        delivery: &Delivery,
+        parcel: &Parcel,
+        wanted: &MessageSystemSelection,
+    ) -> BTreeMap<String, String> {
+        let noted = |name: Name| match &parcel.system.get(name.as_str())?.value {
+            AttributeValue::Text(text) => Some(text.clone()),
+            AttributeValue::Binary(_) => None,
+        };
+        let value = |name: Name| match name {
+            Name::SentTimestamp => Some(delivery.sent_ms.to_string()),
+            Name::ApproximateReceiveCount => Some(delivery.receives.to_string()),
+            Name::ApproximateFirstReceiveTimestamp => Some(delivery.first_received_ms.to_string()),
+            Name::SequenceNumber => {
+                delivery.group.as_ref().map(|_| format!("{:020}", delivery.sequence))
+            }
+            Name::MessageGroupId => delivery.group.clone().or_else(|| noted(name)),
+            Name::DeadLetterQueueSourceArn => {
+                delivery.story.as_ref().map(|story| self.arn(&story.queue))
+            }
+            Name::AWSTraceHeader | Name::MessageDeduplicationId | Name::SenderId => noted(name),
+        };
+        let asked = Name::ALL.iter().copied().filter(|name| wanted.has(*name));
+        asked.filter_map(|name| Some((name.as_str().to_owned(), value(name)?))).collect()
+    }
+
+    /// What came of each handle.
+    async fn settle(
+        &self,
+        name: &str,
+        handles: &[&str],
+        command: impl FnOnce(Vec<queue::Receipt>) -> Command,
+    ) -> Result<Vec<Settled>, SqsError> {
+        let receipts: Vec<_> = handles.iter().map(|handle| receipt(handle)).collect();
+        let good = receipts.iter().flatten().copied().collect();
+        let Reply::Settled(settled) = self.submit(name, &command(good)).await? else {
+            unreachable!("a settling is answered with Settled");
+        };
+        let mut settled = settled.into_iter();
+        let outcome = |receipt: Option<_>| {
+            receipt.map_or(Settled::Forged, |_| settled.next().expect("an answer for each"))
+        };
+        Ok(receipts.into_iter().map(outcome).collect())
+    }
+
+    async fn delete_all(&self, url: &str, handles: &[&str]) -> Result<Vec<Outcome>, SqsError> {
+        let (name, definition) = self.queue(url).await?;
+        let ack = |receipts| Command::Ack(Ack { queue: name.to_owned(), receipts });
+        let settled = self.settle(name, handles, ack).await?;
+        let outcome = |(settled, handle): (Settled, &&str)| match settled {
+            Settled::Done => Ok(()),
+            Settled::Forged => Err(invalid_handle(handle)),
+            // What is gone is gone: deleting it twice is no mistake. But a message of a group must
+            // not be thought to be done when it was given to somebody else.
+            Settled::Stale if definition.settings.mode == Mode::Standard => Ok(()),
+            Settled::Stale => {
+                Err(SqsError::value(handle, "ReceiptHandle", "The receipt handle has expired."))
+            }
+        };
+        Ok(settled.into_iter().zip(handles).map(outcome).collect())
+    }
+
+    pub(super) async fn delete_message(
+        &self,
+        ask: input::DeleteMessage,
+    ) -> Result<Output, SqsError> {
+        self.delete_all(&ask.queue_url, &[&ask.receipt_handle]).await?.remove(0)?;
+        Ok(Output::Nothing(ActionName::DeleteMessage))
+    }
+
+    pub(super) async fn delete_batch(
+        &self,
+        ask: input::DeleteMessageBatch,
+    ) -> Result<Output, SqsError> {
+        let handles: Vec<_> =
+            ask.entries.iter().map(|entry| entry.receipt_handle.as_str()).collect();
+        let outcomes = self.delete_all(&ask.queue_url, &handles).await?;
+        let mut result = output::DeleteMessageBatchResult::default();
+        for (entry, outcome) in ask.entries.iter().zip(outcomes) {
+            match sqs::validate::delete_entry(entry).and(outcome) {
+                Ok(()) => {
+                    let id = entry.id.clone();
+                    result.successful.push(output::DeleteMessageBatchResultEntry { id });
+                }
+                Err(error) => result.failed.push(error.entry(&entry.id)),
+            }
+        }
+        Ok(result.into())
+    }
+
+    async fn change_one(
+        &self,
+        name: &str,
+        handle: &str,
+        seconds: i32,
+    ) -> Result<Outcome, SqsError> {
+        let visibility_ms = u64::try_from(seconds).unwrap_or(0) * 1000;
+        let extend =
+            |receipts| Command::Extend(Extend { queue: name.to_owned(), receipts, visibility_ms });
+        let settled = self.settle(name, &[handle], extend).await?;
+        Ok(match settled[0] {
+            Settled::Done => Ok(()),
+            Settled::Forged => Err(invalid_handle(handle)),
+            Settled::Stale => Err(ErrorKind::MessageNotInflight.because(format!(
+                "Value {handle} for parameter ReceiptHandle is invalid. Reason: Message does not \
+                 exist or is not available for visibility timeout change."
+            ))),
+        })
+    }
+
+    pub(super) async fn change_visibility(
+        &self,
+        ask: input::ChangeMessageVisibility,
+    ) -> Result<Output, SqsError> {
+        let (name, _) = self.queue(&ask.queue_url).await?;
+        self.change_one(name, &ask.receipt_handle, ask.visibility_timeout).await??;
+        Ok(Output::Nothing(ActionName::ChangeMessageVisibility))
+    }
+
+    pub(super) async fn change_batch(
+        &self,
+        ask: input::ChangeMessageVisibilityBatch,
+    ) -> Result<Output, SqsError> {
+        let (name, _) = self.queue(&ask.queue_url).await?;
+        let mut result = output::ChangeMessageVisibilityBatchResult::default();
+        for entry in &ask.entries {
+            let seconds = entry.visibility_timeout.unwrap_or(0);
+            let outcome = match sqs::validate::visibility_entry(entry) {
+                Ok(()) => self.change_one(name, &entry.receipt_handle, seconds).await?,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(()) => {
+                    let id = entry.id.clone();
+                    result.successful.push(output::ChangeMessageVisibilityBatchResultEntry { id });
+                }
+                Err(error) => result.failed.push(error.entry(&entry.id)),
+            }
+        }
+        Ok(result.into())
+    }
+}
+
+/// Of one handle among several.
+type Outcome = Result<(), SqsError>;
+
+fn invalid_handle(handle: &str) -> SqsError {
+    let shown: String = handle.chars().take(100).collect();
+    ErrorKind::ReceiptHandleIsInvalid
+        .because(format!("The input receipt handle \"{shown}\" is not a valid receipt handle."))
+}

@@ -1,0 +1,276 @@
+//! The SQS dialect over the same queues.
+//!
+//! ```text
+//!   POST / ─▶ protocol ─▶ signature ─▶ caller, quota, scope ─▶ action ─▶ queues::service
+//! ```
+//!
+//! The access key id is the tenant's key, and so is the secret: keys are hashed at rest, so what
+//! checks a signature must come with the request. The `sqs` crate holds the wire; here is what the
+//! 23 actions do: `queues` to queues, `attributes` between their settings and AWS's, `messages` to
+//! messages.
+
+mod attributes;
+mod messages;
+mod queues;
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderMap, Method, Uri};
+use queue::Definition;
+use sqs::{Action, ActionName, ErrorKind, Output, Protocol, QueueArn, QueuePath, SqsError};
+use tenants::Scope;
+
+use crate::app::{Ctx, Edge};
+use crate::auth::{Caller, key_id_text};
+use crate::extract::RawBody;
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::service;
+use crate::route::{Routes, doc};
+
+/// Ten messages of 256 KiB, as JSON may escape them or a form encode them.
+const BODY_BYTES_MAX: usize = 16 << 20;
+/// Of a request that is not signed, and so names none.
+const REGION: &str = "us-east-1";
+
+/// The table.
+#[must_use]
+pub(crate) fn routes() -> Routes {
+    let endpoint = |summary| {
+        doc(summary)
+            .text(
+                "The AWS JSON 1.0 and the older query protocol, signature version 4. The tenant\'s \
+                 key is the access key id and the secret access key.",
+            )
+            .public()
+            .body_bytes_max(BODY_BYTES_MAX)
+            .gives_other(200, "application/x-amz-json-1.0", "As AWS documents it")
+    };
+    Routes::new("sqs", "The same queues, for clients of AWS SQS.")
+        .post("/", "sqs.root", call, endpoint("Any SQS action"))
+        .post("/sqs", "sqs.call", call, endpoint("Any SQS action, under a path of its own"))
+        .post("/sqs/{account}/{queue}", "sqs.queue", call, endpoint("Any SQS action on a queue"))
+}
+
+/// What a handler's other extractors see.
+struct Here(Ctx);
+
+impl FromRequestParts<Ctx> for Here {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, ctx: &Ctx) -> Result<Here, Problem> {
+        Ok(Here(ctx.clone()))
+    }
+}
+
+async fn call(
+    Here(ctx): Here,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
+) -> Response {
+    let Some(protocol) = Protocol::of(&headers, &uri) else {
+        let detail = "no SQS action is named here; see /docs for the other operations";
+        return ProblemKind::UnknownPath.because(detail).into_response();
+    };
+    let mut request_id = [0; 16];
+    getrandom::fill(&mut request_id).expect("the system has randomness");
+    let request_id = format!("{:032x}", u128::from_be_bytes(request_id));
+    let asked = Asked { ctx: &ctx, method, uri, headers, body: &body };
+    let answer = match asked.answer(protocol).await {
+        Ok(output) => protocol.answer(&output, &request_id),
+        Err(error) => protocol.refuse(&error, &request_id),
+    };
+    answer.map(Body::from)
+}
+
+struct Asked<'a> {
+    ctx: &'a Ctx,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: &'a [u8],
+}
+
+impl Asked<'_> {
+    async fn answer(&self, protocol: Protocol) -> Result<Output, SqsError> {
+        let (caller, region) = self.caller().await?;
+        let action = protocol.decode(&self.headers, &self.uri, self.body)?;
+        caller.require(scope(action.name())).map_err(refusal)?;
+        sqs::validate::action(&action)?;
+        let host = self.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let scheme = if self.ctx.conn().tls { "https" } else { "http" };
+        let endpoint = format!("{scheme}://{}/sqs", host.unwrap_or("localhost"));
+        let session = Session { edge: self.ctx.edge(), caller, region, endpoint };
+        session.act(action).await
+    }
+
+    /// Whoever signed this, and the region they believe to be in.
+    async fn caller(&self) -> Result<(Caller, String), SqsError> {
+        if self.ctx.edge().dev {
+            let region = sqs::signature::parse(&self.headers, &self.uri)
+                .map_or_else(|_| REGION.to_owned(), |presented| presented.region);
+            let caller = Caller::of_key(self.ctx, None, &self.headers).await;
+            return Ok((caller.map_err(refusal)?, region));
+        }
+        let presented = sqs::signature::parse(&self.headers, &self.uri)?;
+        let key = &presented.access_key_id;
+        let now_ms = crate::auth::now_ms();
+        // The signature first: it costs no look-up, and says that the sender has the whole key.
+        presented.check(key, &self.method, &self.uri, &self.headers, self.body, now_ms)?;
+        let caller = Caller::of_key(self.ctx, Some(key), &self.headers).await;
+        Ok((caller.map_err(refusal)?, presented.region))
+    }
+}
+
+/// What a key must open for an action.
+fn scope(action: ActionName) -> Scope {
+    match action {
+        ActionName::SendMessage | ActionName::SendMessageBatch => Scope::Produce,
+        ActionName::ReceiveMessage
+        | ActionName::DeleteMessage
+        | ActionName::DeleteMessageBatch
+        | ActionName::ChangeMessageVisibility
+        | ActionName::ChangeMessageVisibilityBatch => Scope::Consume,
+        // A producer or a consumer finds its queue by name.
+        ActionName::GetQueueUrl
+        | ActionName::GetQueueAttributes
+        | ActionName::ListQueues
+        | ActionName::ListQueueTags
+        | ActionName::ListDeadLetterSourceQueues
+        | ActionName::ListMessageMoveTasks => Scope::Read,
+        _ => Scope::Admin,
+    }
+}
+
+/// A problem of the edge in the words of this dialect.
+fn refusal(problem: Problem) -> SqsError {
+    let kind = match problem.kind {
+        ProblemKind::Unauthenticated => ErrorKind::InvalidClientTokenId,
+        ProblemKind::Forbidden => ErrorKind::AccessDenied,
+        ProblemKind::QuotaExceeded => ErrorKind::RequestThrottled,
+        ProblemKind::NotFound => ErrorKind::QueueDoesNotExist,
+        ProblemKind::Internal => ErrorKind::InternalError,
+        kind if kind.status().is_server_error() => ErrorKind::ServiceUnavailable,
+        _ => ErrorKind::InvalidParameterValue,
+    };
+    kind.because(problem.detail)
+}
+
+fn unavailable(refusal: node::Refusal) -> SqsError {
+    self::refusal(Problem::from(refusal))
+}
+
+/// One action of one caller.
+struct Session<'a> {
+    edge: &'a Edge,
+    caller: Caller,
+    region: String,
+    /// What the URLs of queues begin with.
+    endpoint: String,
+}
+
+impl Session<'_> {
+    async fn act(&self, action: Action) -> Result<Output, SqsError> {
+        match action {
+            Action::CreateQueue(ask) => self.create(ask).await,
+            Action::DeleteQueue(ask) => self.delete(ask).await,
+            Action::PurgeQueue(ask) => self.purge(ask).await,
+            Action::GetQueueUrl(ask) => self.url_of(ask).await,
+            Action::ListQueues(ask) => self.list(ask).await,
+            Action::GetQueueAttributes(ask) => self.attributes(ask).await,
+            Action::SetQueueAttributes(ask) => self.set_attributes(ask).await,
+            Action::ListQueueTags(ask) => self.tags(ask).await,
+            Action::TagQueue(ask) => self.tag(ask).await,
+            Action::UntagQueue(ask) => self.untag(ask).await,
+            Action::AddPermission(ask) => self.add_permission(ask).await,
+            Action::RemovePermission(ask) => self.remove_permission(ask).await,
+            Action::ListDeadLetterSourceQueues(ask) => self.sources(ask).await,
+            Action::SendMessage(ask) => self.send(ask).await,
+            Action::SendMessageBatch(ask) => self.send_batch(ask).await,
+            Action::ReceiveMessage(ask) => self.receive(ask).await,
+            Action::DeleteMessage(ask) => self.delete_message(ask).await,
+            Action::DeleteMessageBatch(ask) => self.delete_batch(ask).await,
+            Action::ChangeMessageVisibility(ask) => self.change_visibility(ask).await,
+            Action::ChangeMessageVisibilityBatch(ask) => self.change_batch(ask).await,
+            Action::StartMessageMoveTask(_)
+            | Action::CancelMessageMoveTask(_)
+            | Action::ListMessageMoveTasks(_) => {
+                Err(ErrorKind::UnsupportedOperation
+                    .because("Message move tasks are not there yet."))
+            }
+        }
+    }
+
+    fn url(&self, queue: &str) -> String {
+        QueuePath { account: self.caller.tenant_name(), queue }.url(&self.endpoint)
+    }
+
+    fn arn(&self, queue: &str) -> String {
+        let (region, account) = (self.region.clone(), self.caller.tenant_name().to_owned());
+        QueueArn { region, account, queue: queue.to_owned() }.to_string()
+    }
+
+    /// An account is the tenant; twelve digits are an account of AWS, which says nothing here.
+    fn is_ours(&self, account: &str) -> bool {
+        account == self.caller.tenant_name() || account.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    fn name_of<'u>(&self, url: &'u str) -> Result<&'u str, SqsError> {
+        let path = QueuePath::of_queue_url(url)?;
+        if self.is_ours(path.account) { Ok(path.queue) } else { Err(SqsError::no_queue()) }
+    }
+
+    fn name_of_arn(&self, arn: &str) -> Result<String, SqsError> {
+        let arn: QueueArn = arn.parse()?;
+        if self.is_ours(&arn.account) { Ok(arn.queue) } else { Err(SqsError::no_queue()) }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Definition>, SqsError> {
+        service::find(self.edge, self.caller.tenant, name).await.map_err(unavailable)
+    }
+
+    /// The queue of a URL: its name, and what it is.
+    async fn queue<'u>(&self, url: &'u str) -> Result<(&'u str, Definition), SqsError> {
+        let name = self.name_of(url)?;
+        let definition = self.find(name).await?.ok_or_else(SqsError::no_queue)?;
+        Ok((name, definition))
+    }
+
+    async fn submit(&self, name: &str, command: &queue::Command) -> Result<queue::Reply, SqsError> {
+        let submitted = service::submit(self.edge, self.caller.tenant, name, None, command);
+        match submitted.await.map_err(unavailable)? {
+            queue::Reply::Refused(refusal) => Err(refused(refusal)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Who sent a message, for its receiver.
+    fn sender(&self) -> Cow<'static, str> {
+        self.caller
+            .key_id
+            .map_or(Cow::Borrowed("developer"), |id| key_id_text(self.caller.tenant, id).into())
+    }
+}
+
+fn refused(refusal: queue::Refusal) -> SqsError {
+    match refusal {
+        queue::Refusal::NoQueue => SqsError::no_queue(),
+        queue::Refusal::Exists => ErrorKind::QueueNameExists.because(
+            "A queue already exists with the same name and a different value for an attribute",
+        ),
+        queue::Refusal::Inflight => ErrorKind::OverLimit
+            .because("Too many messages are in flight: delete some, or let their leases end."),
+        queue::Refusal::Version => {
+            ErrorKind::ServiceUnavailable.because("Somebody else is changing the queue.")
+        }
+        queue::Refusal::Mode => {
+            ErrorKind::InvalidAttributeValue.because("A queue stays FIFO, or not, for ever.")
+        }
+    }
+}
