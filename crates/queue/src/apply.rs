@@ -8,7 +8,7 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
-use crate::command::{Command, Create, DeadLetter, Refusal, Reply, Settings, Update};
+use crate::command::{Command, Create, Post, Refusal, Reply, Settings, Update};
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
 
@@ -66,6 +66,13 @@ impl Machine for Queues {
             Command::Ack(ack) => self.at(turn, &ack.queue, |desk| desk.ack(&ack.receipts)),
             Command::Nack(nack) => self.at(turn, &nack.queue, |desk| desk.nack(&nack)),
             Command::Extend(extend) => self.at(turn, &extend.queue, |desk| desk.extend(&extend)),
+            Command::StartRedrive(start) => {
+                let queue = start.queue.clone();
+                self.at(turn, &queue, |desk| desk.start_redrive(start))
+            }
+            Command::CancelRedrive { queue, job } => {
+                self.at(turn, &queue, |desk| desk.cancel_redrive(job))
+            }
         };
         Ok(reply.encode())
     }
@@ -87,14 +94,20 @@ impl Machine for Queues {
     }
 
     fn receive(&mut self, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Unreadable> {
-        let letter = DeadLetter::decode(&letter.body)?;
-        let name = letter.queue.clone();
+        let post = Post::decode(&letter.body)?;
+        let (name, mode) = match &post {
+            Post::Dead(letter) => (letter.queue.clone(), letter.mode),
+            Post::Moved(moved) => (moved.queue.clone(), moved.mode),
+        };
         if self.load(turn, &name).is_none() {
             // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
-            self.make(turn, &name, Settings::usual(letter.mode));
+            self.make(turn, &name, Settings::usual(mode));
         }
         self.at(turn, &name, |desk| {
-            desk.take_in(letter);
+            match post {
+                Post::Dead(letter) => desk.take_in(letter),
+                Post::Moved(moved) => desk.take_moved(moved),
+            }
             Reply::Updated
         });
         Ok(())
@@ -206,6 +219,7 @@ impl Queues {
         let (queue, _) = self.load(turn, name).expect("it was just purged");
         let number = queue.number;
         self.forget(turn.tenant(), name);
+        turn.delete_prefix(&key(turn.tenant(), b'r', number));
         turn.delete(&queue_key(turn.tenant(), name));
         turn.delete(&key(turn.tenant(), b'c', number));
         turn.count(0, -1);
@@ -229,11 +243,13 @@ impl Desk<'_, '_> {
             self.turn.delete_prefix(&prefix);
         }
         self.disarm();
-        let Counts { totals, last_sequence, lanes, minutes, .. } = std::mem::take(self.counts);
+        let Counts { totals, last_sequence, lanes, minutes, redrive, .. } =
+            std::mem::take(self.counts);
         // Positions are never used twice, or a row would be put that is not new.
         let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
+        let lanes = lanes.collect();
         *self.counts =
-            Counts { totals, last_sequence, lanes: lanes.collect(), minutes, ..Counts::default() };
+            Counts { totals, last_sequence, lanes, minutes, redrive, ..Counts::default() };
         Reply::Purged
     }
 }

@@ -7,6 +7,7 @@ use kernel::Unreadable;
 use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use serde::{Deserialize, Serialize};
 
+use crate::filter::Filter;
 use crate::receipt::Receipt;
 use crate::state::MessageId;
 
@@ -37,6 +38,15 @@ pub enum Command {
     Nack(Nack),
     /// 9: the work takes longer.
     Extend(Extend),
+    /// 10: move messages to another queue, little by little.
+    StartRedrive(StartRedrive),
+    /// 11: move no more.
+    CancelRedrive {
+        /// From which queue.
+        queue: String,
+        /// Which job.
+        job: u64,
+    },
 }
 
 /// Whether a queue keeps order.
@@ -216,6 +226,23 @@ pub struct Extend {
     pub visibility_ms: u64,
 }
 
+/// Move messages that can be received to another queue, little by little, as a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRedrive {
+    /// From which.
+    pub queue: String,
+    /// To which; when not given, each dead letter to the queue it died in.
+    pub target: Option<String>,
+    /// At most.
+    pub per_second: Option<u32>,
+    /// At most, in all.
+    pub limit: Option<u64>,
+    /// Which; all when not given.
+    pub filter: Option<Filter>,
+    /// Only count them.
+    pub dry_run: bool,
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -240,6 +267,13 @@ pub enum Reply {
     Settled(Vec<Settled>),
     /// Nothing was done.
     Refused(Refusal),
+    /// The job has begun.
+    Redriving {
+        /// Its number, in its queue.
+        job: u64,
+    },
+    /// The job is at its end.
+    RedriveEnded,
 }
 
 /// A message that was taken.
@@ -330,6 +364,12 @@ pub enum Refusal {
     Mode,
     /// As many messages are leased as may be.
     Inflight,
+    /// Messages of this queue are being moved already.
+    Redriving,
+    /// There is no such job.
+    NoJob,
+    /// A queue is not moved to itself.
+    SameQueue,
 }
 
 /// A dead message on its way. The body of a letter, tag 1.
@@ -349,6 +389,25 @@ pub struct DeadLetter {
     pub parcel: Bytes,
 }
 
+/// A message on its way from queue to queue. The body of a letter, tag 2.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    pub(crate) queue: String,
+    /// A queue that is not there is made so.
+    pub(crate) mode: Mode,
+    pub(crate) id: MessageId,
+    pub(crate) priority: u8,
+    pub(crate) group: Option<String>,
+    pub(crate) parcel: Bytes,
+}
+
+/// What machines of queues write to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Post {
+    Dead(DeadLetter),
+    Moved(Moved),
+}
+
 const NAME: &str = "queue";
 
 impl Command {
@@ -365,6 +424,8 @@ impl Command {
             Command::Ack(ack) => pack(7, 1, ack),
             Command::Nack(nack) => pack(8, 1, nack),
             Command::Extend(extend) => pack(9, 1, extend),
+            Command::StartRedrive(start) => pack(10, 1, start),
+            Command::CancelRedrive { queue, job } => pack(11, 1, &(queue, job)),
         }
     }
 
@@ -384,19 +445,28 @@ impl Command {
             (7, 1) => Command::Ack(unpack(NAME, body)?),
             (8, 1) => Command::Nack(unpack(NAME, body)?),
             (9, 1) => Command::Extend(unpack(NAME, body)?),
+            (10, 1) => Command::StartRedrive(unpack(NAME, body)?),
+            (11, 1) => {
+                let (queue, job) = unpack(NAME, body)?;
+                Command::CancelRedrive { queue, job }
+            }
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
     }
 }
 
-impl DeadLetter {
+impl Post {
     pub(crate) fn encode(&self) -> Bytes {
-        pack(1, 1, self)
+        match self {
+            Post::Dead(letter) => pack(1, 1, letter),
+            Post::Moved(moved) => pack(2, 1, moved),
+        }
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Result<DeadLetter, Unreadable> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Post, Unreadable> {
         match split_command(body)? {
-            (1, 1, body) => unpack(NAME, body),
+            (1, 1, body) => Ok(Post::Dead(unpack(NAME, body)?)),
+            (2, 1, body) => Ok(Post::Moved(unpack(NAME, body)?)),
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }

@@ -6,8 +6,8 @@ use kernel::rows::Scan;
 use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
-    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Receive, Refusal, Reply, SendRefusal,
-    Sent, Settled, Story,
+    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Post, Receive, Refusal, Reply,
+    SendRefusal, Sent, Settled, Story,
 };
 use crate::query::place;
 use crate::receipt::Receipt;
@@ -90,7 +90,7 @@ impl Desk<'_, '_> {
         Ok(Sent { id, sequence, duplicate: false })
     }
 
-    fn new_message(
+    pub(crate) fn new_message(
         &mut self,
         sent_ms: u64,
         priority: u8,
@@ -106,7 +106,7 @@ impl Desk<'_, '_> {
     }
 
     /// A message that is new to this queue finds its place.
-    fn put_in(&mut self, mut message: Message, due_ms: u64) {
+    pub(crate) fn put_in(&mut self, mut message: Message, due_ms: u64) {
         self.counts.bytes += message.bytes();
         if self.settings().mode == Mode::Fifo {
             message.head.due_ms = due_ms;
@@ -454,6 +454,6 @@ impl Desk<'_, '_> {
         let mode = self.settings().mode;
         let letter =
             DeadLetter { queue, mode, story, sent_ms: head.sent_ms, group: head.group, parcel };
-        self.turn.send(to, MACHINE, letter.encode());
+        self.turn.send(to, MACHINE, Post::Dead(letter).encode());
     }
 }

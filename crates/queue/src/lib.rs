@@ -29,14 +29,17 @@
 //!
 //! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
 //! is done to queues, `deliver.rs` what is done to messages, `fifo.rs` how groups keep their order,
-//! `sweep.rs` what time does, `query.rs` how it is read without entering the shard.
+//! `sweep.rs` what time does, `redrive.rs` how messages move from queue to queue, `filter.rs` which, `query.rs` how it is read without entering the shard.
 
 mod apply;
 mod command;
 mod deliver;
 mod fifo;
+pub mod filter;
+pub mod parcel;
 mod query;
 mod receipt;
+mod redrive;
 mod state;
 mod sweep;
 #[cfg(test)]
@@ -45,13 +48,15 @@ mod tests;
 pub use apply::Queues;
 pub use command::{
     Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
-    NewMessage, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, Story, Update,
+    NewMessage, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, StartRedrive,
+    Story, Update,
 };
 pub use query::{
     Definition, PeekState, Peeked, counts, counts_row, definition, definition_row, names, peek,
     place, queue, ready,
 };
 pub use receipt::Receipt;
+pub use redrive::{Job, JobState, job, jobs};
 pub use state::{Counts, Described, MessageId, Rates, Totals};
 
 use kernel::MachineId;

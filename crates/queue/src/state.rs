@@ -11,6 +11,7 @@
 //!   'g'   queue, group                        Group
 //!   'k'   queue, digest                       what was sent under a deduplication key
 //!   'e'   queue, until, digest                when to forget it
+//!   'r'   queue, job                          Job: messages that are moved to another queue
 //! ```
 //!
 //! A queue is its number from 'c' on: eight bytes, never used again, so that nothing of a deleted
@@ -65,6 +66,8 @@ pub struct Totals {
     pub dead: u64,
     /// Messages dropped because of their age.
     pub expired: u64,
+    /// Messages moved to another queue.
+    pub moved: u64,
 }
 
 /// What is in a queue now.
@@ -93,6 +96,8 @@ pub struct Counts {
     pub(crate) age_cursor: Vec<u8>,
     /// Totals at the beginnings of this minute and of one before it, to tell rates by.
     pub(crate) minutes: [(u64, Totals); 2],
+    /// The job that moves messages away, and its timer.
+    pub(crate) redrive: Option<(u64, (u64, u64))>,
 }
 
 /// What rates are told over: the last minute that is over, and this one.

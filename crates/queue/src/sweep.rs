@@ -19,7 +19,7 @@ const AGE_EVERY_MS: u64 = 1000;
 const GROUPS_AGE_EVERY_MS: u64 = 60_000;
 
 impl Desk<'_, '_> {
-    fn set(&mut self, at_ms: u64) -> (u64, u64) {
+    pub(crate) fn set(&mut self, at_ms: u64) -> (u64, u64) {
         let mut payload = Vec::with_capacity(9 + self.name.len());
         payload.put_u8(TIMER_VERSION);
         payload.put_u64(self.number());
@@ -51,6 +51,7 @@ impl Desk<'_, '_> {
 
     pub(crate) fn disarm(&mut self) {
         let armed = [self.counts.sweep.take(), self.counts.retention.take()];
+        // A job goes on: it ends by itself when it finds nothing.
         for armed in armed.into_iter().flatten() {
             self.turn.cancel_timer(timer(armed));
         }
@@ -67,6 +68,10 @@ impl Desk<'_, '_> {
                 Mode::Standard => self.drop_old_of_lanes(),
                 Mode::Fifo => self.drop_old_of_groups(),
             }
+        } else if let Some((job, timer)) = self.counts.redrive
+            && timer == fired
+        {
+            self.redrive_on(job);
         }
     }
 

@@ -11,6 +11,8 @@ use crate::*;
 
 const TENANT: TenantId = TenantId(7);
 const START_MS: u64 = 1_000_000_000;
+mod redrive;
+
 const JOBS: &str = "jobs";
 
 struct Bench {

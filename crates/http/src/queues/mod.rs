@@ -1,7 +1,8 @@
 //! Queues as every dialect uses them: JSON, curl and SQS differ in words, not in what happens.
 //!
-//! `parcel` is what the edge puts into a message, `service` how it talks to the machine.
+//! `parcel` and `filter` are messages and filters as JSON, `service` how it talks to the machine.
 
+pub(crate) mod filter;
 pub(crate) mod parcel;
 pub(crate) mod service;
 
@@ -16,6 +17,18 @@ pub(crate) const NAME_BYTES_MAX: usize = 80;
 pub(crate) fn is_name(name: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(known)
+}
+
+/// A redrive's name as text: the queue is in it, because it is looked for there.
+pub(crate) fn redrive_id(queue: &str, job: u64) -> String {
+    format!("rd_{job:x}_{queue}")
+}
+
+/// Reads [`redrive_id`] back: the queue and the job.
+pub(crate) fn redrive(id: &str) -> Option<(&str, u64)> {
+    let (job, queue) = id.strip_prefix("rd_")?.split_once('_')?;
+    let job = u64::from_str_radix(job, 16).ok()?;
+    is_name(queue).then_some((queue, job))
 }
 
 /// A message's name as text.
@@ -44,6 +57,14 @@ mod tests {
         }
         for bad in ["", "a b", "a/b", "a:b", "ü", &"x".repeat(81)] {
             assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_redrives_name_reads_back_and_nothing_else_does() {
+        assert_eq!(redrive(&redrive_id("a_b.fifo", 0xabc)), Some(("a_b.fifo", 0xabc)));
+        for bad in ["", "rd_", "rd_1", "rd_x_q", "rd_1_", "rd_1_a b", "1_q"] {
+            assert_eq!(redrive(bad), None, "{bad}");
         }
     }
 

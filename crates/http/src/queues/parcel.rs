@@ -1,191 +1,100 @@
-//! What the edge puts into a message: a body, attributes and where it came from.
+//! Bodies and attributes of messages as JSON, and what tells a message sent twice.
 //!
-//! One encoding for every dialect, so that what is sent in one can be received in another. Rows
-//! hold it for as long as a message lives: a change is a new version.
-
-use std::collections::BTreeMap;
+//! What is in a message is the same in every dialect, so that what is sent in one can be received
+//! in another.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use kernel::codec::{read_versioned, versioned};
-use serde::{Deserialize, Serialize};
+use queue::parcel::{Attribute, AttributeValue, Body};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// What is in a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Parcel {
-    pub(crate) body: Body,
-    pub(crate) attributes: BTreeMap<String, Attribute>,
-    /// The trace that the sender was in, as `traceparent` has its id.
-    pub(crate) trace_id: Option<u128>,
-    /// What another dialect sends along for itself.
-    pub(crate) system: BTreeMap<String, Attribute>,
-}
-
-/// A body as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Body {
-    /// A text, or a JSON string.
-    Text(String),
-    /// Any other JSON, as it was spelt.
-    Json(String),
-    /// What is not text.
-    Binary(Vec<u8>),
-}
-
-/// An attribute of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Attribute {
-    /// `String`, `Number` or `Binary`, and perhaps a dot and a name behind it.
-    pub(crate) data_type: String,
-    pub(crate) value: AttributeValue,
-}
-
-/// The value of an attribute.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum AttributeValue {
-    /// Of a `String` or a `Number`.
-    Text(String),
-    /// Of a `Binary`.
-    Binary(Vec<u8>),
-}
-
 /// The type of JSON's `true` and `false`.
 const BOOLEAN: &str = "String.boolean";
 
-impl Parcel {
-    pub(crate) fn new(body: Body) -> Parcel {
-        let (attributes, system) = (BTreeMap::new(), BTreeMap::new());
-        Parcel { body, attributes, trace_id: None, system }
-    }
-
-    pub(crate) fn encode(&self) -> Bytes {
-        versioned(self).into()
-    }
-
-    /// Reads what [`Parcel::encode`] made.
-    pub(crate) fn decode(bytes: &[u8]) -> Parcel {
-        read_versioned("a parcel", bytes).expect("only the edge packs parcels")
-    }
-
-    /// What a queue's bound on bodies counts: the body and the attributes.
-    pub(crate) fn counted_bytes(&self) -> usize {
-        let attributes = self.attributes.iter().map(|(name, attribute)| {
-            name.len() + attribute.data_type.len() + attribute.value.bytes().len()
-        });
-        self.body.bytes().len() + attributes.sum::<usize>()
+/// From JSON, as it was spelt.
+pub(crate) fn body_from_json(raw: &RawValue) -> Body {
+    match serde_json::from_str::<String>(raw.get()) {
+        Ok(text) => Body::Text(text),
+        Err(_) => Body::Json(raw.get().to_owned()),
     }
 }
 
-impl Body {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Body::Text(text) | Body::Json(text) => text.as_bytes(),
-            Body::Binary(bytes) => bytes,
-        }
-    }
-
-    /// From JSON, as it was spelt.
-    pub(crate) fn from_json(raw: &RawValue) -> Body {
-        match serde_json::from_str::<String>(raw.get()) {
-            Ok(text) => Body::Text(text),
-            Err(_) => Body::Json(raw.get().to_owned()),
-        }
-    }
-
-    /// From bytes of any kind.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Body {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Body::Text(text.to_owned()),
-            Err(_) => Body::Binary(bytes.to_vec()),
-        }
-    }
-
-    /// As JSON, and whether it is base64 of what is not text.
-    pub(crate) fn to_json(&self) -> (Box<RawValue>, bool) {
-        let text = |text: &str| serde_json::value::to_raw_value(text).expect("strings serialise");
-        match self {
-            Body::Text(body) => (text(body), false),
-            Body::Json(body) => {
-                (RawValue::from_string(body.clone()).expect("it was JSON when it came"), false)
-            }
-            Body::Binary(body) => (text(&STANDARD.encode(body)), true),
-        }
+/// From bytes of any kind.
+pub(crate) fn body_from_bytes(bytes: &[u8]) -> Body {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Body::Text(text.to_owned()),
+        Err(_) => Body::Binary(bytes.to_vec()),
     }
 }
 
-impl AttributeValue {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            AttributeValue::Text(text) => text.as_bytes(),
-            AttributeValue::Binary(bytes) => bytes,
+/// As JSON, and whether it is base64 of what is not text.
+pub(crate) fn body_to_json(body: &Body) -> (Box<RawValue>, bool) {
+    let text = |text: &str| serde_json::value::to_raw_value(text).expect("strings serialise");
+    match body {
+        Body::Text(body) => (text(body), false),
+        Body::Json(body) => {
+            (RawValue::from_string(body.clone()).expect("it was JSON when it came"), false)
         }
+        Body::Binary(body) => (text(&STANDARD.encode(body)), true),
     }
 }
 
-impl Attribute {
-    fn text(data_type: &str, value: String) -> Attribute {
-        Attribute { data_type: data_type.to_owned(), value: AttributeValue::Text(value) }
-    }
-
-    /// From a string, number, boolean, or `{type, value}`, in which the value of a `Binary` is
-    /// base64.
-    pub(crate) fn from_json(value: &Value) -> Result<Attribute, &'static str> {
-        match value {
-            Value::String(text) => Ok(Attribute::text("String", text.clone())),
-            Value::Number(number) => Ok(Attribute::text("Number", number.to_string())),
-            Value::Bool(is) => Ok(Attribute::text(BOOLEAN, is.to_string())),
-            Value::Object(fields) => {
-                let field = |name| fields.get(name).and_then(Value::as_str);
-                match (field("type"), field("value"), fields.len()) {
-                    (Some(data_type), Some(value), 2) => Attribute::typed(data_type, value),
-                    _ => Err("an attribute's object has type and value, both strings"),
-                }
+/// From a string, number, boolean, or `{type, value}`, in which the value of a `Binary` is
+/// base64.
+pub(crate) fn attribute_from_json(value: &Value) -> Result<Attribute, &'static str> {
+    match value {
+        Value::String(text) => Ok(Attribute::text("String", text.clone())),
+        Value::Number(number) => Ok(Attribute::text("Number", number.to_string())),
+        Value::Bool(is) => Ok(Attribute::text(BOOLEAN, is.to_string())),
+        Value::Object(fields) => {
+            let field = |name| fields.get(name).and_then(Value::as_str);
+            match (field("type"), field("value"), fields.len()) {
+                (Some(data_type), Some(value), 2) => typed(data_type, value),
+                _ => Err("an attribute's object has type and value, both strings"),
             }
-            _ => Err("an attribute is a string, a number, a boolean, or {type, value}"),
         }
+        _ => Err("an attribute is a string, a number, a boolean, or {type, value}"),
     }
+}
 
-    fn typed(data_type: &str, value: &str) -> Result<Attribute, &'static str> {
-        let basic = data_type.split('.').next().unwrap_or_default();
-        match basic {
-            "String" => Ok(Attribute::text(data_type, value.to_owned())),
-            "Number" if value.parse::<f64>().is_ok() => {
-                Ok(Attribute::text(data_type, value.to_owned()))
-            }
-            "Number" => Err("the value of a Number is a number"),
-            "Binary" => match STANDARD.decode(value) {
-                Ok(bytes) => Ok(Attribute {
-                    data_type: data_type.to_owned(),
-                    value: AttributeValue::Binary(bytes),
-                }),
-                Err(_) => Err("the value of a Binary is base64"),
-            },
-            _ => Err("a type is String, Number or Binary, or one of these with .name behind it"),
+fn typed(data_type: &str, value: &str) -> Result<Attribute, &'static str> {
+    let basic = data_type.split('.').next().unwrap_or_default();
+    match basic {
+        "String" => Ok(Attribute::text(data_type, value.to_owned())),
+        "Number" if value.parse::<f64>().is_ok() => {
+            Ok(Attribute::text(data_type, value.to_owned()))
         }
+        "Number" => Err("the value of a Number is a number"),
+        "Binary" => match STANDARD.decode(value) {
+            Ok(bytes) => Ok(Attribute {
+                data_type: data_type.to_owned(),
+                value: AttributeValue::Binary(bytes),
+            }),
+            Err(_) => Err("the value of a Binary is base64"),
+        },
+        _ => Err("a type is String, Number or Binary, or one of these with .name behind it"),
     }
+}
 
-    /// The JSON that [`Attribute::from_json`] reads.
-    pub(crate) fn to_json(&self) -> Value {
-        let text = match &self.value {
-            AttributeValue::Text(text) => text.clone(),
-            AttributeValue::Binary(bytes) => STANDARD.encode(bytes),
-        };
-        match self.data_type.as_str() {
-            "String" => return Value::String(text),
-            BOOLEAN if text == "true" || text == "false" => return Value::Bool(text == "true"),
-            "Number" => {
-                if let Ok(Value::Number(number)) = serde_json::from_str(&text) {
-                    return Value::Number(number);
-                }
+/// The JSON that [`attribute_from_json`] reads.
+pub(crate) fn attribute_to_json(attribute: &Attribute) -> Value {
+    let text = match &attribute.value {
+        AttributeValue::Text(text) => text.clone(),
+        AttributeValue::Binary(bytes) => STANDARD.encode(bytes),
+    };
+    match attribute.data_type.as_str() {
+        "String" => return Value::String(text),
+        BOOLEAN if text == "true" || text == "false" => return Value::Bool(text == "true"),
+        "Number" => {
+            if let Ok(Value::Number(number)) = serde_json::from_str(&text) {
+                return Value::Number(number);
             }
-            _ => {}
         }
-        serde_json::json!({"type": self.data_type, "value": text})
+        _ => {}
     }
+    serde_json::json!({"type": attribute.data_type, "value": text})
 }
 
 /// Of a deduplication key.
@@ -214,13 +123,13 @@ mod tests {
     #[test]
     fn bodies_come_back_as_they_were_spelt() {
         for json in [r#""text""#, r#"{"b": 1.50, "a": [null, 1e3]}"#, "17", "null", r#""ü\n""#] {
-            let (back, base64) = Body::from_json(&raw(json)).to_json();
+            let (back, base64) = body_to_json(&body_from_json(&raw(json)));
             let same: Value = serde_json::from_str(back.get()).expect("JSON");
             assert_eq!(same, serde_json::from_str::<Value>(json).expect("JSON"), "{json}");
             assert!(!base64);
         }
-        assert_eq!(Body::from_json(&raw(r#"{"b": 1.50}"#)).bytes(), br#"{"b": 1.50}"#);
-        let (back, base64) = Body::from_bytes(&[0xff, 0]).to_json();
+        assert_eq!(body_from_json(&raw(r#"{"b": 1.50}"#)).bytes(), br#"{"b": 1.50}"#);
+        let (back, base64) = body_to_json(&body_from_bytes(&[0xff, 0]));
         assert_eq!((back.get(), base64), (r#""/wA=""#, true));
     }
 
@@ -235,8 +144,8 @@ mod tests {
             r#"{"type":"Number.int","value":"5"}"#,
         ] {
             let value: Value = serde_json::from_str(json).expect("JSON");
-            let attribute = Attribute::from_json(&value).expect("an attribute");
-            assert_eq!(attribute.to_json(), value);
+            let attribute = attribute_from_json(&value).expect("an attribute");
+            assert_eq!(attribute_to_json(&attribute), value);
         }
     }
 
@@ -252,7 +161,7 @@ mod tests {
             r#"{"type":"String","value":"x","more":1}"#,
         ] {
             let value: Value = serde_json::from_str(json).expect("JSON");
-            assert!(Attribute::from_json(&value).is_err(), "{json}");
+            assert!(attribute_from_json(&value).is_err(), "{json}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kernel::id::digest;
+use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{
     Ack, Command, Definition, Delivery, Extend, Mode, NewMessage, Receive, Reply, SendRefusal,
     Sent, Settled,
@@ -15,7 +16,7 @@ use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
-use crate::queues::parcel::{Attribute, AttributeValue, Body, Parcel, dedup_of_body, dedup_of_key};
+use crate::queues::parcel::{dedup_of_body, dedup_of_key};
 use crate::queues::{message_id, receipt, receipt_handle, service};
 
 /// How long a receive can be repeated under its attempt's id.
@@ -40,10 +41,6 @@ fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
     value
 }
 
-fn text_attribute(text: &str) -> Attribute {
-    Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(text.to_owned()) }
-}
-
 /// A message on its way in: what of it is the same alone and in a batch.
 struct Outgoing {
     entry: input::SendMessageBatchRequestEntry,
@@ -61,7 +58,7 @@ fn packed(
     parcel.attributes = pairs.map(|(name, value)| (name.clone(), attribute(value))).collect();
     let system = entry.message_system_attributes.iter();
     parcel.system = system.map(|(name, value)| (name.clone(), attribute(value))).collect();
-    parcel.system.insert(Name::SenderId.as_str().to_owned(), text_attribute(sender));
+    parcel.system.insert(Name::SenderId.as_str().to_owned(), Attribute::text("String", sender));
     let max = settings.max_body_bytes;
     if parcel.counted_bytes() as u64 > max {
         return Err(ErrorKind::InvalidParameterValue.because(format!(
@@ -84,7 +81,7 @@ fn packed(
     };
     if let Some(id) = dedup_id {
         let name = Name::MessageDeduplicationId.as_str().to_owned();
-        parcel.system.insert(name, text_attribute(id));
+        parcel.system.insert(name, Attribute::text("String", id));
     }
     let group = group.map(str::to_owned);
     let group = match settings.mode {
@@ -93,7 +90,7 @@ fn packed(
             // Without meaning to a queue without order, but the receiver may want it.
             if let Some(group) = group {
                 let name = Name::MessageGroupId.as_str().to_owned();
-                parcel.system.insert(name, text_attribute(&group));
+                parcel.system.insert(name, Attribute::text("String", &group));
             }
             None
         }

@@ -7,11 +7,12 @@
 //! The access key id is the tenant's key, and so is the secret: keys are hashed at rest, so what
 //! checks a signature must come with the request. The `sqs` crate holds the wire; here is what the
 //! 23 actions do: `queues` to queues, `attributes` between their settings and AWS's, `messages` to
-//! messages.
+//! messages, `tasks` between queues.
 
 mod attributes;
 mod messages;
 mod queues;
+mod tasks;
 
 use std::borrow::Cow;
 
@@ -198,12 +199,9 @@ impl Session<'_> {
             Action::DeleteMessageBatch(ask) => self.delete_batch(ask).await,
             Action::ChangeMessageVisibility(ask) => self.change_visibility(ask).await,
             Action::ChangeMessageVisibilityBatch(ask) => self.change_batch(ask).await,
-            Action::StartMessageMoveTask(_)
-            | Action::CancelMessageMoveTask(_)
-            | Action::ListMessageMoveTasks(_) => {
-                Err(ErrorKind::UnsupportedOperation
-                    .because("Message move tasks are not there yet."))
-            }
+            Action::StartMessageMoveTask(ask) => self.start_task(ask).await,
+            Action::CancelMessageMoveTask(ask) => self.cancel_task(ask).await,
+            Action::ListMessageMoveTasks(ask) => self.list_tasks(ask).await,
         }
     }
 
@@ -269,6 +267,11 @@ fn refused(refusal: queue::Refusal) -> SqsError {
         queue::Refusal::Version => {
             ErrorKind::ServiceUnavailable.because("Somebody else is changing the queue.")
         }
+        queue::Refusal::Redriving => ErrorKind::UnsupportedOperation
+            .because("A message move task of this queue is running already."),
+        queue::Refusal::NoJob => ErrorKind::ResourceNotFound.because("The task does not exist."),
+        queue::Refusal::SameQueue => ErrorKind::InvalidParameterValue
+            .because("Source and destination must not be the same queue."),
         queue::Refusal::Mode => {
             ErrorKind::InvalidAttributeValue.because("A queue stays FIFO, or not, for ever.")
         }

@@ -351,6 +351,58 @@ async fn queues_are_made_once_changed_listed_purged_and_deleted() {
 }
 
 #[tokio::test]
+async fn dead_letters_are_moved_back_as_a_job() {
+    let (server, _) = Server::start_product(3).await;
+    server.make(json!({"name": "jobs", "maxReceiveCount": 1, "deadLetterQueue": "dead"})).await;
+    server.make(json!({"name": "dead"})).await;
+    for kind in ["a", "b"] {
+        server.send_to("jobs", json!({"body": kind, "attributes": {"kind": kind}})).await;
+        let message = server.receive("jobs", json!({})).await.remove(0);
+        assert_eq!(server.settle("jobs", &message, "nack", json!({})).await.status, 204);
+    }
+    while server.look("dead").await["visible"] != 2 {
+        tokio::task::yield_now().await;
+    }
+    let ask = json!({"filter": {"kind": ["b"], "$originalQueue": ["jobs"]}});
+    let started = server.post("/v1/queues/dead:redrive", &ask.to_string()).await;
+    let id = Server::ok(&started, 202)["redriveId"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/redrives/{id}");
+    let ended = loop {
+        let job = Server::ok(&server.get(&path).await, 200);
+        if job["state"] != "running" {
+            break job;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&ended["moved"], &ended["skipped"]), (&json!(1), &json!(1)), "{ended}");
+    let back = server.receive("jobs", json!({"waitSeconds": 20})).await.remove(0);
+    assert_eq!((&back["body"], &back["receiveCount"]), (&json!("b"), &json!(1)));
+    assert_eq!(server.send("DELETE", &path, "", "").await.status, 204);
+
+    for (body, part) in [
+        (r#"{"limit": 0}"#, "limit"),
+        (r#"{"maxMessagesPerSecond": 0}"#, "maxMessagesPerSecond"),
+        (r#"{"filter": {"a": [{"like": "x"}]}}"#, "filter: a"),
+    ] {
+        let answer = server.post("/v1/queues/dead:redrive", body).await;
+        let detail = answer.problem(400, "invalid-body");
+        assert!(detail.contains(part), "{body}: {detail}");
+    }
+    let itself = server.post("/v1/queues/dead:redrive", r#"{"targetQueue": "dead"}"#).await;
+    itself.problem(422, "unprocessable");
+    let nowhere = server.post("/v1/queues/dead:redrive", r#"{"targetQueue": "none"}"#).await;
+    nowhere.problem(404, "not-found");
+    for id in ["x", "rd_1_dead", "rd_1_none", "rd_zz_dead"] {
+        server.get(&format!("/v1/redrives/{id}")).await.problem(404, "not-found");
+        server
+            .send("DELETE", &format!("/v1/redrives/{id}"), "", "")
+            .await
+            .problem(404, "not-found");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn by_hand_with_curl() {
     let (server, _) = Server::start_product(1).await;
     let put = server.send("PUT", "/q/jobs", "", "hello\n").await;

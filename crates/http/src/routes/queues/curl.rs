@@ -3,6 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
+use queue::parcel::Parcel;
 use serde::Deserialize;
 use tenants::Scope;
 use utoipa::IntoParams;
@@ -15,7 +16,7 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Path, Query, RawBody};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::parcel::{Body, Parcel};
+use crate::queues::parcel::body_from_bytes;
 use crate::queues::service;
 use crate::route::{Routes, doc};
 
@@ -82,7 +83,7 @@ pub(super) async fn put(
         make_usual(&edge, &caller, &name).await?;
     }
     let definition = find(&edge, &caller, &name).await?;
-    let mut parcel = Parcel::new(Body::from_bytes(&body));
+    let mut parcel = Parcel::new(body_from_bytes(&body));
     parcel.trace_id = trace_id(&headers);
     let message = packed(&definition, &parcel)?;
     send_one(&edge, &caller, &name, None, message).await

@@ -6,6 +6,7 @@
 mod curl;
 mod define;
 mod receive;
+mod redrive;
 mod send;
 mod settings;
 mod settle;
@@ -28,7 +29,9 @@ pub fn routes() -> Vec<Routes> {
     );
     let messages = Routes::new("messages", "What is in queues: sent, received, and settled.");
     let messages = settle::routes(receive::routes(send::routes(messages)));
-    vec![define::routes(queues), messages, curl::routes(Routes::new("curl", "Queues by hand."))]
+    let redrives = Routes::new("redrives", "Dead letters on their way back.");
+    let curl = Routes::new("curl", "Queues by hand.");
+    vec![define::routes(queues), messages, redrive::routes(redrives), curl::routes(curl)]
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
@@ -59,6 +62,13 @@ fn refused(refusal: Refusal) -> Problem {
             ProblemKind::Conflict.because("somebody else is changing the queue: try again")
         }
         Refusal::Mode => ProblemKind::Conflict.because("the mode of a queue does not change"),
+        Refusal::Redriving => {
+            ProblemKind::Conflict.because("messages of this queue are being moved already")
+        }
+        Refusal::NoJob => ProblemKind::NotFound.because("there is no such redrive"),
+        Refusal::SameQueue => {
+            ProblemKind::Unprocessable.because("at targetQueue: it is the queue itself")
+        }
         Refusal::Inflight => ProblemKind::QuotaExceeded
             .because("as many messages are being worked on as the queue's maxInflight allows")
             .retry_after_ms(1000),

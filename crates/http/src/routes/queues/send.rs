@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
+use queue::parcel::Parcel;
 use queue::{Definition, Mode, Reply, SendRefusal, Sent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Idempotency, Json, Path};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::parcel::{Attribute, Body, Parcel, dedup_of_body, dedup_of_key};
+use crate::queues::parcel::{attribute_from_json, body_from_json, dedup_of_body, dedup_of_key};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace::TraceContext;
@@ -195,11 +196,11 @@ impl NewMessage {
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there are {ATTRIBUTES_MAX} at most"));
         }
-        let mut parcel = Parcel::new(Body::from_json(&self.body));
+        let mut parcel = Parcel::new(body_from_json(&self.body));
         parcel.trace_id = trace_id;
         for (name, value) in &self.attributes {
             check_word("attributes", Some(name))?;
-            match Attribute::from_json(value) {
+            match attribute_from_json(value) {
                 Ok(attribute) => drop(parcel.attributes.insert(name.clone(), attribute)),
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }

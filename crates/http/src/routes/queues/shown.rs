@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use queue::parcel::Parcel;
 use queue::{Delivery, Peeked, Story};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::queues::parcel::Parcel;
+use crate::queues::parcel::{attribute_to_json, body_to_json};
 use crate::queues::{message_id, receipt_handle};
 use crate::time::rfc3339;
 
@@ -73,7 +74,7 @@ impl From<Story> for DeadLetterView {
 impl From<Peeked> for MessageView {
     fn from(peeked: Peeked) -> MessageView {
         let parcel = Parcel::decode(&peeked.parcel);
-        let (body, base64) = parcel.body.to_json();
+        let (body, base64) = body_to_json(&parcel.body);
         let attributes = parcel.attributes.iter();
         MessageView {
             message_id: message_id(peeked.id),
@@ -83,7 +84,9 @@ impl From<Peeked> for MessageView {
             sent_at: rfc3339(peeked.sent_ms).to_string(),
             body,
             body_encoding: base64.then_some("base64"),
-            attributes: attributes.map(|(name, value)| (name.clone(), value.to_json())).collect(),
+            attributes: attributes
+                .map(|(name, value)| (name.clone(), attribute_to_json(value)))
+                .collect(),
             message_group_id: peeked.group,
             trace_id: parcel.trace_id.map(|id| format!("{id:032x}")),
             last_reason: peeked.reason,

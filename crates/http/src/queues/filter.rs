@@ -1,0 +1,128 @@
+//! Filters as JSON: for each attribute a list of things, one of which must hold.
+//!
+//! ```json
+//! {"kind": ["mail", {"prefix": "sms."}], "size": [{"numeric": [">=", 1, "<", 100]}],
+//!  "trace": [{"exists": false}]}
+//! ```
+
+use std::collections::BTreeMap;
+
+use queue::filter::{Edge, Filter, Rule};
+use serde_json::{Map, Value};
+
+/// Attributes that a filter names.
+const ATTRIBUTES_MAX: usize = 20;
+/// Things that are said in it.
+const RULES_MAX: usize = 150;
+
+/// Reads a filter, or says what is wrong with it.
+pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
+    let object = value.as_object().ok_or("a filter is an object of attributes")?;
+    let mut attributes = BTreeMap::new();
+    for (name, rules) in object {
+        let wrong = |why: &str| format!("{name}: {why}");
+        let rules = rules.as_array().filter(|rules| !rules.is_empty());
+        let rules = rules.ok_or_else(|| wrong("a list of things is said of an attribute"))?;
+        let read = rules.iter().map(|rule| rule_from_json(rule).map_err(wrong));
+        attributes.insert(name.clone(), read.collect::<Result<Vec<Rule>, String>>()?);
+    }
+    let rules: usize = attributes.values().map(Vec::len).sum();
+    if attributes.len() > ATTRIBUTES_MAX || rules > RULES_MAX {
+        return Err(format!("a filter names {ATTRIBUTES_MAX} attributes and {RULES_MAX} things"));
+    }
+    Ok(Filter { attributes })
+}
+
+fn rule_from_json(value: &Value) -> Result<Rule, &'static str> {
+    match value {
+        Value::String(text) => Ok(Rule::Is(text.clone())),
+        Value::Number(number) => number.as_f64().map(Rule::number).ok_or("it is no number"),
+        Value::Bool(is) => Ok(Rule::Is(is.to_string())),
+        Value::Object(object) => object_rule(object),
+        _ => Err("it is a text, a number, a boolean, or one of prefix, numeric and exists"),
+    }
+}
+
+fn object_rule(object: &Map<String, Value>) -> Result<Rule, &'static str> {
+    let mut fields = object.iter();
+    match (fields.next(), fields.next()) {
+        (Some((name, Value::String(prefix))), None) if name == "prefix" => {
+            Ok(Rule::Prefix(prefix.clone()))
+        }
+        (Some((name, Value::Bool(is))), None) if name == "exists" => Ok(Rule::Exists(*is)),
+        (Some((name, Value::Array(parts))), None) if name == "numeric" => numeric(parts),
+        _ => Err("it is {prefix: text}, {numeric: [\"<\", 5]} or {exists: true}"),
+    }
+}
+
+fn numeric(parts: &[Value]) -> Result<Rule, &'static str> {
+    const WRONG: &str = "numeric is a list like [\">=\", 1, \"<\", 5] or [\"=\", 3]";
+    let (mut from, mut to) = (None, None);
+    if parts.is_empty() || parts.len() % 2 == 1 {
+        return Err(WRONG);
+    }
+    for pair in parts.chunks_exact(2) {
+        let (Some(sign), Some(number)) = (pair[0].as_str(), pair[1].as_f64()) else {
+            return Err(WRONG);
+        };
+        let (of_from, of_to) = match sign {
+            "=" => (Some(true), Some(true)),
+            ">" => (Some(false), None),
+            ">=" => (Some(true), None),
+            "<" => (None, Some(false)),
+            "<=" => (None, Some(true)),
+            _ => return Err(WRONG),
+        };
+        for (side, included) in [(&mut from, of_from), (&mut to, of_to)] {
+            if let Some(included) = included
+                && side.replace(Edge::new(number, included)).is_some()
+            {
+                return Err(WRONG);
+            }
+        }
+    }
+    Ok(Rule::Between { from, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn filters_are_read() {
+        let filter = from_json(&json!({
+            "kind": ["mail", {"prefix": "sms."}, 5, true],
+            "size": [{"numeric": [">", 1, "<=", 9]}, {"numeric": ["=", 20]}],
+            "trace": [{"exists": false}],
+        }))
+        .expect("a filter");
+        assert_eq!(filter.attributes["kind"][3], Rule::Is("true".into()));
+        let (from, to) = (Some(Edge::new(1.0, false)), Some(Edge::new(9.0, true)));
+        assert_eq!(filter.attributes["size"], [Rule::Between { from, to }, Rule::number(20.0)]);
+        assert_eq!(filter.attributes["trace"], [Rule::Exists(false)]);
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        for bad in [
+            json!([]),
+            json!({"a": "x"}),
+            json!({"a": []}),
+            json!({"a": [null]}),
+            json!({"a": [{}]}),
+            json!({"a": [{"prefix": 5}]}),
+            json!({"a": [{"prefix": "x", "exists": true}]}),
+            json!({"a": [{"suffix": "x"}]}),
+            json!({"a": [{"numeric": []}]}),
+            json!({"a": [{"numeric": [">"]}]}),
+            json!({"a": [{"numeric": ["~", 1]}]}),
+            json!({"a": [{"numeric": [">", 1, ">=", 2]}]}),
+            json!({"a": [{"numeric": [">", "1"]}]}),
+            json!({"a": vec!["x"; 151]}),
+        ] {
+            assert!(from_json(&bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Redrive: moving messages from a dead-letter queue back to where they died, as a job.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use http::StatusCode;
+use queue::{Command, Job, JobState, Reply, StartRedrive};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{check_name, find, no_queue, refused};
+use crate::app::{Edge, EdgeState};
+use crate::auth::Caller;
+use crate::extract::{Idempotency, Json, Path};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::{filter, redrive, redrive_id, service};
+use crate::route::{Routes, doc};
+use crate::time::rfc3339;
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    table
+        .post(
+            "/v1/queues/{queue}:redrive",
+            "redrives.start",
+            start,
+            doc("Move messages to another queue")
+                .text(
+                    "As a job that survives a restart; one at a time for a queue. What comes after \
+                     it began is left alone, and so is what somebody works on.",
+                )
+                .idempotent()
+                .body::<RedriveAsk>()
+                .example(r#"{"maxMessagesPerSecond": 100, "filter": {"kind": ["mail"]}}"#)
+                .gives::<RedriveStarted>(202, "It has begun")
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]),
+        )
+        .get(
+            "/v1/redrives/{redriveId}",
+            "redrives.get",
+            get,
+            doc("How far a redrive is")
+                .scope("read")
+                .gives::<RedriveView>(200, "A queue remembers its last ten")
+                .problems(&[ProblemKind::NotFound]),
+        )
+        .delete(
+            "/v1/redrives/{redriveId}",
+            "redrives.cancel",
+            cancel,
+            doc("Move no more")
+                .gives_nothing(204, "It is at its end; what was moved stays moved")
+                .problems(&[ProblemKind::NotFound]),
+        )
+}
+
+/// What to move.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RedriveAsk {
+    /// When not given, each dead letter goes back to the queue it died in.
+    target_queue: Option<String>,
+    /// 1 to 100000; as fast as can be when not given.
+    max_messages_per_second: Option<u32>,
+    /// For each attribute a list of things, one of which must hold: a text, a number, a boolean,
+    /// `{prefix}`, `{numeric: [">=", 1, "<", 5]}`, `{exists}`. A dead letter has `$originalQueue`,
+    /// `$lastReason` and `$receiveCount` as well.
+    #[schema(value_type = Option<Object>)]
+    filter: Option<Value>,
+    /// At most so many.
+    limit: Option<u64>,
+    /// Only count them.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// A redrive that has begun.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RedriveStarted {
+    redrive_id: String,
+}
+
+/// A redrive.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RedriveView {
+    redrive_id: String,
+    queue: String,
+    target_queue: Option<String>,
+    /// `running`, `done` or `cancelled`.
+    state: &'static str,
+    /// Messages that passed the filter.
+    matched: u64,
+    /// Messages that were moved.
+    moved: u64,
+    /// Messages that did not pass, or have nowhere to go.
+    skipped: u64,
+    /// Messages that could be received when it began.
+    waiting: u64,
+    dry_run: bool,
+    started_at: String,
+    ended_at: Option<String>,
+}
+
+impl RedriveAsk {
+    fn check(self, queue: &str) -> Result<StartRedrive, Problem> {
+        let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
+        if let Some(target) = &self.target_queue {
+            check_name(target)?;
+        }
+        if self.max_messages_per_second.is_some_and(|rate| !(1..=100_000).contains(&rate)) {
+            return wrong("at maxMessagesPerSecond: it is from 1 to 100000".to_owned());
+        }
+        if self.limit == Some(0) {
+            return wrong("at limit: it is 1 at least".to_owned());
+        }
+        let filter = match self.filter.as_ref().map(filter::from_json) {
+            Some(Err(why)) => return wrong(format!("at filter: {why}")),
+            Some(Ok(filter)) => Some(filter),
+            None => None,
+        };
+        Ok(StartRedrive {
+            queue: queue.to_owned(),
+            target: self.target_queue,
+            per_second: self.max_messages_per_second,
+            limit: self.limit,
+            filter,
+            dry_run: self.dry_run,
+        })
+    }
+}
+
+async fn start(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    idempotency: Idempotency,
+    body: Option<Json<RedriveAsk>>,
+) -> Result<(StatusCode, Answer<RedriveStarted>), Problem> {
+    find(&edge, &caller, &name).await?;
+    let (ask, raw) = body.map_or_else(Default::default, |body| (body.value, body.raw));
+    let start = ask.check(&name)?;
+    if let Some(target) = &start.target
+        && service::find(&edge, caller.tenant, target).await?.is_none()
+    {
+        return Err(ProblemKind::NotFound.because("at targetQueue: there is no such queue"));
+    }
+    let key = idempotency.with(caller.tenant, &raw);
+    let command = Command::StartRedrive(start);
+    match service::submit(&edge, caller.tenant, &name, key, &command).await? {
+        Reply::Redriving { job } => {
+            let redrive_id = redrive_id(&name, job);
+            Ok((StatusCode::ACCEPTED, Answer(RedriveStarted { redrive_id })))
+        }
+        Reply::Refused(refusal) => Err(refused(refusal)),
+        other => unreachable!("a StartRedrive is answered with {other:?}"),
+    }
+}
+
+fn no_redrive() -> Problem {
+    ProblemKind::NotFound.because("there is no such redrive")
+}
+
+fn shown(id: String, job: Job) -> RedriveView {
+    RedriveView {
+        redrive_id: id,
+        queue: job.asked.queue,
+        target_queue: job.asked.target,
+        state: match job.state {
+            JobState::Running => "running",
+            JobState::Done => "done",
+            JobState::Cancelled => "cancelled",
+        },
+        matched: job.matched,
+        moved: job.moved,
+        skipped: job.skipped,
+        waiting: job.waiting,
+        dry_run: job.asked.dry_run,
+        started_at: rfc3339(job.started_ms).to_string(),
+        ended_at: job.ended_ms.map(|ms| rfc3339(ms).to_string()),
+    }
+}
+
+/// The job of an id; `None` when there is none.
+async fn job_of(edge: &Edge, caller: &Caller, id: &str) -> Result<Option<Job>, Problem> {
+    let Some((name, number)) = redrive(id) else { return Ok(None) };
+    let Some(definition) = service::find(edge, caller.tenant, name).await? else {
+        return Ok(None);
+    };
+    let tenant = caller.tenant;
+    let rows = edge.node.rows(queue::place(tenant, name));
+    let read = move || queue::job(&rows, tenant, definition.number, number);
+    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
+    Ok(tokio::task::spawn_blocking(read).await.map_err(stopped)?)
+}
+
+async fn get(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Answer<RedriveView>, Problem> {
+    let job = job_of(&edge, &caller, &id).await?.ok_or_else(no_redrive)?;
+    Ok(Answer(shown(id, job)))
+}
+
+async fn cancel(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let (name, job) = redrive(&id).ok_or_else(no_redrive)?;
+    let command = Command::CancelRedrive { queue: name.to_owned(), job };
+    match service::submit(&edge, caller.tenant, name, None, &command).await? {
+        Reply::RedriveEnded => Ok(StatusCode::NO_CONTENT),
+        Reply::Refused(queue::Refusal::NoJob) => Err(no_redrive()),
+        Reply::Refused(queue::Refusal::NoQueue) => Err(no_queue()),
+        other => unreachable!("a CancelRedrive is answered with {other:?}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Message move tasks: the redrive of this dialect.
+
+use queue::{Command, Job, JobState, Reply, StartRedrive};
+use sqs::{ErrorKind, Output, SqsError, input, output};
+
+use super::{Session, unavailable};
+use crate::queues::{redrive, redrive_id};
+
+/// Tasks that are listed when nobody says how many.
+const LIST_DEFAULT: usize = 1;
+
+fn no_task() -> SqsError {
+    ErrorKind::ResourceNotFound.because("The task does not exist.")
+}
+
+fn no_source() -> SqsError {
+    ErrorKind::ResourceNotFound.because("The source queue does not exist.")
+}
+
+fn count(number: u64) -> Option<i64> {
+    Some(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+impl Session<'_> {
+    pub(super) async fn start_task(
+        &self,
+        ask: input::StartMessageMoveTask,
+    ) -> Result<Output, SqsError> {
+        let queue = self.name_of_arn(&ask.source_arn)?;
+        if self.find(&queue).await?.is_none() {
+            return Err(no_source());
+        }
+        let target = ask.destination_arn.as_deref().map(|arn| self.name_of_arn(arn)).transpose()?;
+        if let Some(target) = &target
+            && self.find(target).await?.is_none()
+        {
+            return Err(ErrorKind::ResourceNotFound.because("The destination does not exist."));
+        }
+        let rate = ask.max_number_of_messages_per_second;
+        let per_second = rate.and_then(|rate| u32::try_from(rate).ok());
+        let (limit, filter, dry_run) = (None, None, false);
+        let name = queue.clone();
+        let start = StartRedrive { queue, target, per_second, limit, filter, dry_run };
+        let Reply::Redriving { job } = self.submit(&name, &Command::StartRedrive(start)).await?
+        else {
+            unreachable!("a StartRedrive that is not refused has begun");
+        };
+        let task_handle = Some(redrive_id(&name, job));
+        Ok(output::StartMessageMoveTaskResult { task_handle }.into())
+    }
+
+    /// The tasks that a queue remembers, the latest first.
+    async fn jobs(&self, name: &str) -> Result<Vec<Job>, SqsError> {
+        let definition = self.find(name).await?.ok_or_else(no_source)?;
+        let tenant = self.caller.tenant;
+        let rows = self.edge.node.rows(queue::place(tenant, name));
+        let read = move || queue::jobs(&rows, tenant, definition.number);
+        let jobs = tokio::task::spawn_blocking(read).await;
+        let mut jobs =
+            jobs.map_err(|error| unavailable(node::Refusal::Stopped { why: error.to_string() }))?;
+        jobs.reverse();
+        Ok(jobs)
+    }
+
+    pub(super) async fn cancel_task(
+        &self,
+        ask: input::CancelMessageMoveTask,
+    ) -> Result<Output, SqsError> {
+        let (name, job) = redrive(&ask.task_handle).ok_or_else(no_task)?;
+        let is_running = |known: &Job| known.number == job && known.state == JobState::Running;
+        if !self.jobs(name).await.map_err(|_| no_task())?.iter().any(is_running) {
+            return Err(no_task());
+        }
+        self.submit(name, &Command::CancelRedrive { queue: name.to_owned(), job }).await?;
+        let jobs = self.jobs(name).await?;
+        let moved = jobs.iter().find(|known| known.number == job).map_or(0, |job| job.moved);
+        let approximate_number_of_messages_moved = count(moved);
+        Ok(output::CancelMessageMoveTaskResult { approximate_number_of_messages_moved }.into())
+    }
+
+    pub(super) async fn list_tasks(
+        &self,
+        ask: input::ListMessageMoveTasks,
+    ) -> Result<Output, SqsError> {
+        let name = self.name_of_arn(&ask.source_arn)?;
+        let limit = ask.max_results.and_then(|max| usize::try_from(max).ok());
+        let jobs = self.jobs(&name).await?;
+        let results = jobs.into_iter().take(limit.unwrap_or(LIST_DEFAULT));
+        let results = results.map(|job| self.task(&name, &job)).collect();
+        Ok(output::ListMessageMoveTasksResult { results }.into())
+    }
+
+    fn task(&self, name: &str, job: &Job) -> output::ListMessageMoveTasksResultEntry {
+        let (status, is_running) = match job.state {
+            JobState::Running => ("RUNNING", true),
+            JobState::Done => ("COMPLETED", false),
+            JobState::Cancelled => ("CANCELLED", false),
+        };
+        let rate = job.asked.per_second.and_then(|rate| i32::try_from(rate).ok());
+        output::ListMessageMoveTasksResultEntry {
+            // Only what runs can be ended by its handle.
+            task_handle: is_running.then(|| redrive_id(name, job.number)),
+            status: Some(status.to_owned()),
+            source_arn: Some(self.arn(name)),
+            destination_arn: job.asked.target.as_deref().map(|target| self.arn(target)),
+            max_number_of_messages_per_second: rate,
+            approximate_number_of_messages_moved: count(job.moved),
+            approximate_number_of_messages_to_move: count(job.waiting),
+            failure_reason: None,
+            started_timestamp: count(job.started_ms),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Redrive: messages that can be received are moved to another queue, little by little.
+//!
+//! ```text
+//!   start ──▶ running ──▶ done        a timer for each step, so a restart goes on where it was
+//!                │
+//!                └─ cancel ──▶ cancelled
+//! ```
+//!
+//! A step walks on from the row where the last one stopped, and sends what it takes as letters, in
+//! the entry in which it takes it: a message is in one of the two queues, or on its way. What came
+//! after the job began is left alone, or two queues that fail into each other would never be done.
+
+use bytes::{BufMut, Bytes};
+use kernel::TenantId;
+use kernel::rows::{ReadRows, Scan};
+use serde::{Deserialize, Serialize};
+
+use crate::MACHINE;
+use crate::apply::Desk;
+use crate::command::{Mode, Moved, Post, Refusal, Reply, StartRedrive};
+use crate::fifo::READY;
+use crate::parcel::Parcel;
+use crate::query::place;
+use crate::state::{Hidden, Message, key, read, row};
+
+/// Rows that one step looks at.
+const STEP_ROWS_MAX: usize = 256;
+/// Between two steps of a job with a rate.
+const STEP_MS: u64 = 100;
+/// Jobs that a queue remembers.
+const JOBS_MAX: usize = 10;
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number, in its queue.
+    pub number: u64,
+    /// As it was asked for.
+    pub asked: StartRedrive,
+    /// How far it is.
+    pub state: JobState,
+    /// Messages that passed the filter.
+    pub matched: u64,
+    /// Messages that were moved.
+    pub moved: u64,
+    /// Messages that did not pass the filter, or have nowhere to go.
+    pub skipped: u64,
+    /// Messages that could be received when it began.
+    pub waiting: u64,
+    /// When it began.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: Option<u64>,
+    /// The last row that was looked at.
+    cursor: Vec<u8>,
+    /// What came later is left alone.
+    last_sequence: u64,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobState {
+    /// It moves messages.
+    Running,
+    /// Nothing is left to be moved, or its limit is reached.
+    Done,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+fn job_key(tenant: TenantId, queue: u64, job: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'r', queue);
+    key.put_u64(job);
+    key
+}
+
+/// A job of a queue.
+#[must_use]
+pub fn job(rows: &impl ReadRows, tenant: TenantId, queue: u64, job: u64) -> Option<Job> {
+    rows.get(&job_key(tenant, queue, job)).map(|row| read(&row))
+}
+
+/// The jobs of a queue that it remembers, the latest last.
+#[must_use]
+pub fn jobs(rows: &impl ReadRows, tenant: TenantId, queue: u64) -> Vec<Job> {
+    let found = rows.scan(&Scan::prefix(&key(tenant, b'r', queue)).limit(JOBS_MAX + 1));
+    found.iter().map(|(_, row)| read(row)).collect()
+}
+
+impl Desk<'_, '_> {
+    pub(crate) fn start_redrive(&mut self, asked: StartRedrive) -> Reply {
+        if self.counts.redrive.is_some() {
+            return Reply::Refused(Refusal::Redriving);
+        }
+        if asked.target.as_deref() == Some(self.name) {
+            return Reply::Refused(Refusal::SameQueue);
+        }
+        let (tenant, queue, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
+        for old in jobs(self.turn.rows(), tenant, queue).iter().rev().skip(JOBS_MAX - 1) {
+            self.turn.delete(&job_key(tenant, queue, old.number));
+        }
+        let number = self.turn.unique();
+        let job = Job {
+            number,
+            asked,
+            state: JobState::Running,
+            matched: 0,
+            moved: 0,
+            skipped: 0,
+            waiting: self.counts.visible,
+            started_ms: now_ms,
+            ended_ms: None,
+            cursor: Vec::new(),
+            last_sequence: self.counts.last_sequence,
+        };
+        self.turn.put(job_key(tenant, queue, number), row(&job));
+        let timer = self.set(now_ms);
+        self.counts.redrive = Some((number, timer));
+        Reply::Redriving { job: number }
+    }
+
+    pub(crate) fn cancel_redrive(&mut self, number: u64) -> Reply {
+        let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) else {
+            return Reply::Refused(Refusal::NoJob);
+        };
+        if let Some((running, timer)) = self.counts.redrive
+            && running == number
+        {
+            self.turn.cancel_timer(crate::state::timer(timer));
+            self.counts.redrive = None;
+            self.end_job(&mut job, JobState::Cancelled);
+        }
+        Reply::RedriveEnded
+    }
+
+    fn end_job(&mut self, job: &mut Job, state: JobState) {
+        job.state = state;
+        job.ended_ms = Some(self.turn.now_ms());
+        self.turn.put(job_key(self.tenant(), self.number(), job.number), row(job));
+    }
+
+    /// The job's next step.
+    pub(crate) fn redrive_on(&mut self, number: u64) {
+        let job = job(self.turn.rows(), self.tenant(), self.number(), number);
+        let mut job = job.expect("a job that runs has a row");
+        let now_ms = self.turn.now_ms();
+        let (budget, next_ms) = match job.asked.per_second {
+            None => (STEP_ROWS_MAX, now_ms),
+            Some(rate) => {
+                let every_ms = STEP_MS.max(1000 / u64::from(rate.max(1)));
+                let budget = u64::from(rate) * every_ms / 1000;
+                (usize::try_from(budget.max(1)).unwrap_or(STEP_ROWS_MAX), now_ms + every_ms)
+            }
+        };
+        let more = self.step(&mut job, budget.min(STEP_ROWS_MAX));
+        if more {
+            self.turn.put(job_key(self.tenant(), self.number(), number), row(&job));
+            let timer = self.set(next_ms);
+            self.counts.redrive = Some((number, timer));
+        } else {
+            self.counts.redrive = None;
+            self.end_job(&mut job, JobState::Done);
+        }
+    }
+
+    /// Moves at most so many messages. False when the job is at its end.
+    fn step(&mut self, job: &mut Job, budget: usize) -> bool {
+        let kind = if self.settings().mode == Mode::Fifo { b'w' } else { b'l' };
+        let prefix = key(self.tenant(), kind, self.number());
+        let scan = Scan::prefix(&prefix).after(&job.cursor).limit(STEP_ROWS_MAX);
+        let found = self.turn.rows().scan(&scan);
+        let all = found.len() < STEP_ROWS_MAX;
+        let mut left = budget;
+        for (row_key, row) in found {
+            if job.asked.limit.is_some_and(|limit| job.matched >= limit) {
+                return false;
+            }
+            if left == 0 {
+                return true;
+            }
+            job.cursor = row_key.to_vec();
+            let message = Message::decode(&row);
+            let waits = match message.head.hidden {
+                Hidden::No => true,
+                // Of a group: it counts as delayed until it is received.
+                _ => message.head.due_ms <= self.turn.now_ms(),
+            };
+            if message.head.sequence > job.last_sequence || !waits {
+                continue;
+            }
+            left -= usize::from(self.look_and_move(job, &row_key, message));
+        }
+        !all && job.asked.limit.is_none_or(|limit| job.matched < limit)
+    }
+
+    /// Whether the message was one to be moved.
+    fn look_and_move(&mut self, job: &mut Job, row_key: &Bytes, message: Message) -> bool {
+        let story = message.head.story.as_ref();
+        let target = job.asked.target.clone().or_else(|| story.map(|story| story.queue.clone()));
+        let target = target.filter(|target| target != self.name);
+        let filter = job.asked.filter.as_ref();
+        let passes = filter.is_none_or(|filter| {
+            Parcel::read(&message.parcel).is_ok_and(|parcel| filter.passes(&parcel, story))
+        });
+        let (true, Some(target)) = (passes, target) else {
+            job.skipped += 1;
+            return false;
+        };
+        job.matched += 1;
+        if !job.asked.dry_run {
+            job.moved += 1;
+            self.take_out(row_key, &message);
+            self.move_to(target, message);
+        }
+        true
+    }
+
+    /// Takes a message that can be received out of its place, wherever that is.
+    fn take_out(&mut self, row_key: &Bytes, message: &Message) {
+        if let Some(group) = message.head.group.clone() {
+            self.take_waiting(&group, message);
+        } else {
+            let place = key(self.tenant(), b'l', self.number()).len();
+            let lane = row_key[place];
+            debug_assert_ne!(lane, READY, "a queue without order has no groups");
+            self.turn.delete(row_key);
+            let lane = self.counts.lanes.iter_mut().find(|known| known.number == lane);
+            lane.expect("a row was found in it").len -= 1;
+            self.counts.visible -= 1;
+        }
+        self.counts.bytes -= message.bytes();
+        self.counts.totals.moved += 1;
+    }
+
+    fn move_to(&mut self, queue: String, message: Message) {
+        let to = place(self.tenant(), &queue);
+        let Message { head, parcel } = message;
+        let moved = Moved {
+            queue,
+            mode: self.settings().mode,
+            id: head.id,
+            priority: head.priority,
+            group: head.group,
+            parcel,
+        };
+        self.turn.send(to, MACHINE, Post::Moved(moved).encode());
+    }
+
+    /// A message arrives from another queue, whatever the queue's bounds say: as if new, under the
+    /// name it had.
+    pub(crate) fn take_moved(&mut self, moved: Moved) {
+        let group = match self.settings().mode {
+            Mode::Fifo => Some(moved.group.unwrap_or_default()),
+            Mode::Standard => None,
+        };
+        let now_ms = self.turn.now_ms();
+        let mut message = self.new_message(now_ms, moved.priority, group, &moved.parcel);
+        message.head.id = moved.id;
+        self.counts.totals.sent += 1;
+        self.put_in(message, now_ms);
+    }
+}

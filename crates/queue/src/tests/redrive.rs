@@ -1,0 +1,184 @@
+//! Messages that move from queue to queue.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::filter::{Filter, Rule};
+use crate::parcel::{Attribute, Body, Parcel};
+
+const DEAD: &str = "dead";
+
+fn ask() -> StartRedrive {
+    StartRedrive {
+        queue: DEAD.into(),
+        target: None,
+        per_second: None,
+        limit: None,
+        filter: None,
+        dry_run: false,
+    }
+}
+
+fn parcel(text: &str, kind: &str) -> NewMessage {
+    let mut parcel = Parcel::new(Body::Text(text.into()));
+    parcel.attributes.insert("kind".into(), Attribute::text("String", kind));
+    NewMessage { parcel: parcel.encode(), ..new("") }
+}
+
+/// A queue and its dead letters: so many, of two kinds in turn.
+fn with_dead(mode: Mode, count: usize) -> Bench {
+    let mut settings = Settings::usual(mode);
+    settings.max_receive_count = Some(1);
+    settings.dead_letter_queue = Some(DEAD.into());
+    let mut bench = bench(settings);
+    bench.create(DEAD, Settings::usual(mode));
+    for n in 0..count {
+        let kind = if n % 2 == 0 { "even" } else { "odd" };
+        let group = (mode == Mode::Fifo).then(|| format!("g{}", n % 3));
+        bench.send_all(vec![NewMessage { group, ..parcel(&n.to_string(), kind) }]);
+    }
+    loop {
+        let got = bench.receive(10);
+        if got.is_empty() {
+            break;
+        }
+        let receipts = got.iter().map(|delivery| delivery.receipt).collect();
+        let nack = Nack { queue: JOBS.into(), receipts, delay_ms: Some(0), reason: None };
+        bench.apply(&Command::Nack(nack));
+    }
+    assert_eq!(bench.of(DEAD).counts.visible, count as u64);
+    bench
+}
+
+impl Bench {
+    fn of(&self, name: &str) -> crate::Described {
+        queue(&self.rig.rows, TENANT, name).expect("it is there")
+    }
+
+    fn start(&mut self, asked: StartRedrive) -> u64 {
+        match self.apply(&Command::StartRedrive(asked)) {
+            Reply::Redriving { job } => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn job(&self, number: u64) -> Job {
+        job(&self.rig.rows, TENANT, self.of(DEAD).definition.number, number).expect("remembered")
+    }
+
+    fn bodies(&mut self, name: &str) -> Vec<String> {
+        let mut bodies = Vec::new();
+        loop {
+            let got = self.receive_from(name, 10);
+            if got.is_empty() {
+                return bodies;
+            }
+            let body = |delivery: &Delivery| {
+                String::from_utf8(Parcel::decode(&delivery.parcel).body.bytes().to_vec())
+            };
+            bodies.extend(got.iter().map(|delivery| body(delivery).expect("text")));
+            let receipts = got.iter().map(|delivery| delivery.receipt).collect();
+            self.apply(&Command::Ack(Ack { queue: name.into(), receipts }));
+        }
+    }
+}
+
+#[test]
+fn dead_letters_go_back_to_where_they_died_as_if_new() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = with_dead(mode, 5);
+        let job = bench.start(ask());
+        bench.advance(1);
+        let ended = bench.job(job);
+        assert_eq!((ended.state, ended.moved, ended.waiting), (JobState::Done, 5, 5), "{mode:?}");
+        assert_eq!((bench.of(DEAD).counts.visible, bench.of(DEAD).counts.bytes), (0, 0));
+        assert_eq!(bench.described().counts.visible, 5);
+        let first = bench.receive(1).remove(0);
+        assert_eq!((first.receives, first.story), (1, None));
+        assert_eq!(bench.receive(10).len(), if mode == Mode::Fifo { 3 } else { 4 });
+    }
+}
+
+#[test]
+fn a_filter_moves_some_and_leaves_the_others_where_they_are() {
+    let mut bench = with_dead(Mode::Standard, 6);
+    let rules = BTreeMap::from([("kind".to_owned(), vec![Rule::Is("odd".into())])]);
+    let filter = Some(Filter { attributes: rules });
+    let counted = bench.start(StartRedrive { filter: filter.clone(), dry_run: true, ..ask() });
+    bench.advance(1);
+    let job = bench.job(counted);
+    assert_eq!((job.matched, job.moved, job.skipped), (3, 0, 3), "a dry run moves nothing");
+    assert_eq!(bench.of(DEAD).counts.visible, 6);
+    let target = Some("elsewhere".to_owned());
+    let moved = bench.start(StartRedrive { filter, target, limit: Some(2), ..ask() });
+    bench.advance(1);
+    assert_eq!(bench.job(moved).moved, 2);
+    assert_eq!(bench.bodies("elsewhere"), ["1", "3"]);
+    assert_eq!(bench.bodies(DEAD), ["0", "2", "4", "5"]);
+}
+
+#[test]
+fn a_rate_is_kept_and_a_job_can_be_ended() {
+    let mut bench = with_dead(Mode::Standard, 40);
+    let job = bench.start(StartRedrive { per_second: Some(20), ..ask() });
+    assert_eq!(bench.apply(&Command::StartRedrive(ask())), Reply::Refused(Refusal::Redriving));
+    for _ in 0..10 {
+        bench.advance(100);
+    }
+    let moved = bench.job(job).moved;
+    assert!((18..=22).contains(&moved), "{moved} in a second");
+    let cancel = Command::CancelRedrive { queue: DEAD.into(), job };
+    assert_eq!(bench.apply(&cancel), Reply::RedriveEnded);
+    bench.advance(10_000);
+    let ended = bench.job(job);
+    assert_eq!((ended.state, ended.moved), (JobState::Cancelled, moved));
+    assert_eq!(bench.of(DEAD).counts.visible, 40 - moved);
+    let none = Command::CancelRedrive { queue: DEAD.into(), job: job + 1 };
+    assert_eq!(bench.apply(&none), Reply::Refused(Refusal::NoJob));
+}
+
+#[test]
+fn what_comes_after_the_beginning_is_left_alone_and_so_is_what_is_leased() {
+    let mut bench = with_dead(Mode::Standard, 3);
+    let leased = bench.receive_from(DEAD, 1);
+    let job = bench.start(StartRedrive { target: Some("elsewhere".into()), ..ask() });
+    let late = Send { queue: DEAD.into(), messages: vec![parcel("late", "odd")] };
+    bench.apply(&Command::Send(late));
+    bench.advance(1);
+    assert_eq!(bench.job(job).moved, 2);
+    assert_eq!(bench.bodies(DEAD), ["late"]);
+    let receipts = vec![leased[0].receipt];
+    let done = bench.apply(&Command::Ack(Ack { queue: DEAD.into(), receipts }));
+    assert_eq!(done, Reply::Settled(vec![Settled::Done]));
+}
+
+#[test]
+fn a_queue_is_not_moved_to_itself_and_what_never_died_has_nowhere_to_go() {
+    let mut bench = with_dead(Mode::Standard, 0);
+    let itself = StartRedrive { target: Some(DEAD.into()), ..ask() };
+    assert_eq!(bench.apply(&Command::StartRedrive(itself)), Reply::Refused(Refusal::SameQueue));
+    let sent = Send { queue: DEAD.into(), messages: vec![parcel("alive", "odd")] };
+    bench.apply(&Command::Send(sent));
+    let job = bench.start(ask());
+    bench.advance(1);
+    let job = bench.job(job);
+    assert_eq!((job.state, job.moved, job.skipped), (JobState::Done, 0, 1));
+    assert_eq!(bench.bodies(DEAD), ["alive"]);
+}
+
+#[test]
+fn a_queue_remembers_its_last_ten_jobs_and_none_once_it_is_gone() {
+    let mut bench = with_dead(Mode::Standard, 0);
+    let started: Vec<u64> = (0..13)
+        .map(|_| {
+            let job = bench.start(ask());
+            bench.advance(1);
+            job
+        })
+        .collect();
+    let number = bench.of(DEAD).definition.number;
+    let known: Vec<u64> = jobs(&bench.rig.rows, TENANT, number).iter().map(|j| j.number).collect();
+    assert_eq!(known, started[3..]);
+    bench.apply(&Command::Delete { queue: DEAD.into() });
+    assert!(jobs(&bench.rig.rows, TENANT, number).is_empty());
+}
