@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::peer::{Consumer, Peer, Producer, Received, body};
+use crate::load::thread_time;
 use crate::stats::{micros, per_second, percentile};
 
 /// So long may nothing happen before a run is given up.
@@ -62,6 +63,8 @@ pub(crate) struct Outcome {
     pub(crate) whole: f64,
     /// From before the call that publishes a message until after the one that acknowledges it.
     pub(crate) message: Latency,
+    /// Processor time of the driver a message of the whole, in microseconds.
+    pub(crate) driver_us: f64,
 }
 
 /// What producers and consumers of one run share.
@@ -286,6 +289,7 @@ async fn at_once(
 ) -> Result<()> {
     let receiving = consumers(peer, queue, amount, case.batch).await?;
     let publishing = producers(peer, queue, amount, case.batch).await?;
+    let used_before = thread_time()?;
     let shared = Shared::new(case, amount);
     let (mut tasks, mut publishers) = (JoinSet::new(), JoinSet::new());
     for consumer in receiving {
@@ -300,6 +304,8 @@ async fn at_once(
     join(&shared, &mut tasks).await.context("receive and acknowledge")?;
     out.whole = per_second(shared.acked.get(), shared.last_ack.get() - shared.started);
     out.message = Latency::of(shared.lives.take());
+    let used = thread_time()?.saturating_sub(used_before);
+    out.driver_us = used.as_secs_f64() * 1e6 / shared.acked.get().max(1) as f64;
     check(&shared, peer, queue).await
 }
 

@@ -77,6 +77,8 @@ fn start(program: &Path, folder: &Path, kind: &'static str) -> Result<Box<dyn Pe
     let plugins = folder.join("plugins");
     std::fs::write(&plugins, "[].\n")?;
     let mut server = Child::start(program, None, Signal::KILL, folder, |command| {
+        // Then the script becomes the server, instead of a parent whose end would not be its end.
+        command.env("RUNNING_UNDER_SYSTEMD", "true");
         command.env("ERL_EPMD_PORT", &names_port).env("HOME", folder);
         command.env("RABBITMQ_NODENAME", format!("bench{}@localhost", addr.port()));
         command.env("RABBITMQ_DIST_PORT", dist.port().to_string());

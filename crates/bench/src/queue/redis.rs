@@ -44,7 +44,7 @@ fn start(program: &Path, folder: &Path) -> Result<Box<dyn Peer>> {
     })?;
     child.wait_until_listening(addr)?;
     let version = child::version(program, &["--version"]);
-    let version = version.split_whitespace().nth(2).unwrap_or(&version).to_owned();
+    let version = version.split_whitespace().nth(2).unwrap_or(&version).replace("v=", "");
     Ok(Box::new(Redis { addr, version, _child: child }))
 }
 

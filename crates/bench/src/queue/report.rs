@@ -59,6 +59,7 @@ impl Measured {
             ack_call: latency(|o| o.ack_call.p50_us, |o| o.ack_call.p99_us),
             whole: middle(|o| o.whole),
             message: latency(|o| o.message.p50_us, |o| o.message.p99_us),
+            driver_us: middle(|o| o.driver_us),
         })
     }
 }
@@ -97,7 +98,7 @@ fn rows<'a>(all: &'a [Measured], case: Case) -> Vec<Row<'a>> {
     outcomes.iter().map(row).collect()
 }
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 13] = [
     "",
     "publish/s",
     "×best",
@@ -109,6 +110,7 @@ const HEAD: [&str; 12] = [
     "whole/s",
     "×best",
     "p50/p99",
+    "driver",
     "messages",
 ];
 
@@ -130,6 +132,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         short(o.whole),
         whole,
         pair(o.message),
+        format!("{:.0} µs", o.driver_us),
         short(o.messages),
     ]
 }

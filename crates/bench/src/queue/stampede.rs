@@ -117,7 +117,7 @@ impl Peer for Stampede {
             let count = |field: &str| {
                 shown[field].as_u64().with_context(|| format!("no {field} in {shown}"))
             };
-            Ok(count("visible")? + count("delayed")? + count("inFlight")?)
+            Ok(count("visible")? + count("delayed")? + count("inflight")?)
         })
     }
 }
