@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test | ci | tidy | fuzz`.
+//! The project's own commands: `cargo xtask test | ci | tidy | fuzz | bench-setup`.
 //!
 //! | command | what it does |
 //! |---|---|
@@ -6,9 +6,11 @@
 //! | `ci` | exactly what CI runs, in order, each step timed |
 //! | `tidy` | the rules of the house that no compiler checks |
 //! | `fuzz [--minutes N] [TARGET]` | every fuzz target for N minutes each |
+//! | `bench-setup` | installs the servers that `bench -- queue` measures beside ours |
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks to a person")]
 
+mod bench_setup;
 mod ci;
 mod fuzz;
 mod metadata;
@@ -25,7 +27,8 @@ usage: cargo xtask COMMAND
   test [--only CRATE] [-- ARGS]   install what the tests need, then run every test
   ci                              what CI runs, in order
   tidy                            the rules of the house
-  fuzz [--minutes N] [TARGET]     every fuzz target, or one, for N minutes (10)";
+  fuzz [--minutes N] [TARGET]     every fuzz target, or one, for N minutes (10)
+  bench-setup                     install the servers that are measured beside ours";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(rest),
         "tidy" => tidy::run(rest),
         "fuzz" => fuzz::run(rest),
+        "bench-setup" => bench_setup::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -20,7 +20,12 @@ pub(crate) struct Need {
 
 /// Installs what is missing, and only that; asks the network for nothing when all is there.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
-    let missing = missing(needs, shell::on_path);
+    ensure_where(needs, shell::on_path)
+}
+
+/// The same for programs that do not lie on the `PATH`; `found` says whether one is there.
+pub(crate) fn ensure_where(needs: &[Need], found: impl Fn(&str) -> bool) -> Result<()> {
+    let missing = missing(needs, &found);
     if missing.is_empty() {
         return Ok(());
     }
@@ -37,15 +42,15 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     install.args(missing.iter().map(|need| need.package));
     shell::run(&mut install).context(by_hand.clone())?;
 
-    let still = self::missing(needs, shell::on_path);
+    let still = self::missing(needs, &found);
     if !still.is_empty() {
         let names: Vec<_> = still.iter().map(|need| need.binary).collect();
-        bail!("installed, but not on the PATH: {}", names.join(", "));
+        bail!("installed, but not found: {}", names.join(", "));
     }
     Ok(())
 }
 
-fn missing(needs: &[Need], found: impl Fn(&str) -> bool) -> Vec<&Need> {
+pub(crate) fn missing(needs: &[Need], found: impl Fn(&str) -> bool) -> Vec<&Need> {
     needs.iter().filter(|need| !found(need.binary)).collect()
 }
 
@@ -55,8 +60,16 @@ fn by_hand(missing: &[&Need]) -> String {
 }
 
 fn apt_get(by_hand: &str) -> Result<Command> {
+    let mut command = as_root(by_hand)?;
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    Ok(command)
+}
+
+/// A command that waits for its variables, program and arguments, and runs them as root.
+/// `otherwise` is said where nobody can become root.
+pub(crate) fn as_root(otherwise: &str) -> Result<Command> {
     let is_root = shell::read(shell::command("id").arg("-u"))?.trim() == "0";
-    let mut command = if is_root {
+    Ok(if is_root {
         shell::command("env")
     } else if shell::on_path("sudo") {
         let mut sudo = shell::command("sudo");
@@ -64,14 +77,12 @@ fn apt_get(by_hand: &str) -> Result<Command> {
         if std::env::var_os("CI").is_some() || !std::io::stdin().is_terminal() {
             sudo.arg("-n");
         }
+        // After sudo, because sudo clears the environment.
         sudo.arg("env");
         sudo
     } else {
-        bail!("packages need root, and there is no sudo here. {by_hand}");
-    };
-    // After sudo, because sudo clears the environment.
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-    Ok(command)
+        bail!("this needs root, and there is no sudo here. {otherwise}");
+    })
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Outcome {
 }
 
 /// Processor time of the calling thread.
-fn thread_time() -> Result<Duration> {
+pub(crate) fn thread_time() -> Result<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").context("schedstat")?;
     let nanos = text.split_whitespace().next().and_then(|first| first.parse().ok());
     Ok(Duration::from_nanos(nanos.context("schedstat")?))

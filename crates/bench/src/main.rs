@@ -8,6 +8,7 @@
 //! | `checkpoint` | latency while rows move to the store, against latency without |
 //! | `timers`, `fire` | memory of pending timers; a million that fire in one second |
 //! | `http` | requests a second, against `/healthz` of the same server |
+//! | `queue` | durable queues: ours, and the servers that people use for this |
 //! | `kill9` | the real server, killed again and again |
 //! | `engine`, `machines`, `disk`, `filler` | a shard run as the node runs it, but watched |
 //! | `load`, `http1`, `server` | the load generator, a small client, the server under test |
@@ -30,6 +31,7 @@ mod load;
 mod machines;
 mod open;
 mod proc;
+mod queue;
 mod replay;
 mod server;
 mod stats;
@@ -58,6 +60,8 @@ struct Cli {
 enum Command {
     /// Measures the kernel's promises and writes a table, JSON and a chart.
     Kernel(KernelArgs),
+    /// Measures durable queues, ours and others', and writes a table, JSON and a chart.
+    Queue(queue::QueueArgs),
     /// Kills the real server again and again, and looks for what was lost.
     Kill9(Kill9Args),
     /// A part that must run in a process of its own. Not for people.
@@ -167,6 +171,7 @@ fn main() -> ExitCode {
     memory::keep_freed();
     let done = match Cli::parse().command {
         Command::Kernel(args) => kernel(&args),
+        Command::Queue(args) => queue::run(&args),
         Command::Kill9(args) => kill9::run(&args.common.setup(args.connections, 0), args.rounds),
         Command::Child { role, args } => child(&role, &args),
     };

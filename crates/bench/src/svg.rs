@@ -1,5 +1,6 @@
 //! A chart without a library: one bar a line, as far as its target is reached.
 
+use crate::stats::short;
 use crate::table::Line;
 
 const WIDTH: f64 = 860.0;
@@ -54,13 +55,57 @@ fn bar(line: &Line, y: f64) -> String {
     )
 }
 
+/// Bars that are compared with each other.
+pub(crate) struct Group {
+    pub(crate) title: String,
+    /// A name and how much, each.
+    pub(crate) bars: Vec<(String, f64)>,
+}
+
+/// A chart of groups, one below the other; the longest bar of each is as long as the others'.
+pub(crate) fn bars(title: &str, groups: &[Group]) -> String {
+    let row = ROW * 0.7;
+    let count = groups.iter().map(|group| group.bars.len()).sum::<usize>();
+    let height = TOP + row * count as f64 + ROW * 1.5 * groups.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#333\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text x=\"16\" y=\"26\" font-size=\"15\" font-weight=\"600\">{}</text>\n",
+        escape(title)
+    );
+    let mut y = TOP;
+    for Group { title, bars } in groups {
+        svg += &format!(
+            "<text x=\"{LABEL}\" y=\"{y}\" font-weight=\"600\">{}</text>\n",
+            escape(title)
+        );
+        let most = bars.iter().map(|(_, value)| *value).fold(1e-9, f64::max);
+        for (number, (name, value)) in bars.iter().enumerate() {
+            let top = y + 8.0 + row * number as f64;
+            let (middle, width) = (top + 12.0, value / most * BARS);
+            let (label_x, text_x) = (LABEL - 12.0, LABEL + width + 8.0);
+            svg += &format!(
+                "<text x=\"{label_x}\" y=\"{middle}\" text-anchor=\"end\">{}</text>\n\
+                 <rect x=\"{LABEL}\" y=\"{top}\" width=\"{width:.1}\" height=\"15\" rx=\"3\" \
+                 fill=\"{REACHED}\"/>\n\
+                 <text x=\"{text_x:.1}\" y=\"{middle}\" fill=\"#555\">{}</text>\n",
+                escape(name),
+                short(*value)
+            );
+        }
+        y += row * bars.len() as f64 + ROW * 1.5;
+    }
+    svg + "</svg>\n"
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::chart;
+    use super::{Group, bars, chart};
     use crate::table::{Figure, Line, Target};
 
     #[test]
@@ -70,5 +115,13 @@ mod tests {
         let svg = chart(&[line]);
         assert!(svg.contains("0.70×") && svg.contains("7.00 a&lt;b"), "{svg}");
         assert!(svg.contains("#2f7d5b") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    }
+
+    #[test]
+    fn the_longest_bar_of_a_group_is_full() {
+        let bar = |name: &str, value| (name.to_owned(), value);
+        let group = Group { title: "a".to_owned(), bars: vec![bar("x", 1.0), bar("y", 2.0)] };
+        let svg = bars("t", &[group]);
+        assert!(svg.contains("width=\"210.0\"") && svg.contains("width=\"420.0\""), "{svg}");
     }
 }

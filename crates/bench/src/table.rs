@@ -119,8 +119,8 @@ impl Line {
     }
 }
 
-fn cells(line: &Line) -> [String; 7] {
-    [
+fn cells(line: &Line) -> Vec<String> {
+    vec![
         line.name.to_owned(),
         line.target.text(line.measured.unit),
         line.measured.text(),
@@ -131,13 +131,10 @@ fn cells(line: &Line) -> [String; 7] {
     ]
 }
 
-/// The table as text.
-pub(crate) fn render(lines: &[Line]) -> String {
-    let head = ["name", "target", "measured", "reached", "ratio", "ours", "against"];
-    let rows: Vec<[String; 7]> =
-        std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(cells)).collect();
+/// Cells in columns, the first one to the left. All rows are as long as the first.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         for (column, cell) in row.iter().enumerate() {
             let width = rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
             let pad = " ".repeat(width - cell.chars().count() + 2);
@@ -145,6 +142,14 @@ pub(crate) fn render(lines: &[Line]) -> String {
         }
         text.push('\n');
     }
+    text
+}
+
+/// The table as text.
+pub(crate) fn render(lines: &[Line]) -> String {
+    let head = ["name", "target", "measured", "reached", "ratio", "ours", "against"];
+    let head = std::iter::once(head.map(str::to_owned).to_vec());
+    let mut text = columns(&head.chain(lines.iter().map(cells)).collect::<Vec<_>>());
     for line in lines {
         text += &format!("\n{}: {}\n", line.name, line.what);
         for note in &line.notes {
@@ -169,17 +174,31 @@ const LOAD_MAX: f64 = 0.5;
 /// Prints the table and writes `kernel.json` and `kernel.svg`.
 pub(crate) fn conclude(setup: &Setup, lines: &[Line], load_before: f64) -> Result<()> {
     println!("{}", render(lines));
+    let results = Results { smoke: setup.smoke, cores: cores(), load_before, lines };
+    let json = serde_json::to_vec_pretty(&results).context("results as JSON")?;
+    save(setup, "kernel", json, svg::chart(lines), load_before)
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Says what the figures are worth, and writes them to `NAME.json` and `NAME.svg`.
+pub(crate) fn save(
+    setup: &Setup,
+    name: &str,
+    json: Vec<u8>,
+    chart: String,
+    load_before: f64,
+) -> Result<()> {
     if load_before > LOAD_MAX {
         println!("The load average was {load_before} before this began: measure again in peace.");
     }
     if setup.smoke {
         println!("A smoke run: the figures show that everything runs, and nothing else.");
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let results = Results { smoke: setup.smoke, cores, load_before, lines };
-    let json = serde_json::to_vec_pretty(&results).context("results as JSON")?;
-    for (name, bytes) in [("kernel.json", json), ("kernel.svg", svg::chart(lines).into_bytes())] {
-        let path = setup.out.join(name);
+    for (extension, bytes) in [("json", json), ("svg", chart.into_bytes())] {
+        let path = setup.out.join(name).with_extension(extension);
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote {}", path.display());
     }

@@ -1,0 +1,114 @@
+//! What every queue under test can do, in words that fit them all.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::proc::Setup;
+
+/// An answer that comes later. One thread asks all questions, so nothing need be `Send`.
+pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+
+/// Why a subject cannot be measured here.
+#[derive(Debug)]
+pub(crate) struct NotInstalled(pub(crate) String);
+
+/// A kind of server that can be measured.
+pub(crate) struct Subject {
+    /// Short, the same in every run.
+    pub(crate) name: &'static str,
+    /// Measured unless others are named.
+    pub(crate) usual: bool,
+    /// Whether it is what the others are compared with. Ours is not.
+    pub(crate) peer: bool,
+    /// How it is set up, for people.
+    pub(crate) settings: &'static str,
+    /// Where its program is.
+    pub(crate) find: fn(&Setup) -> Result<Result<PathBuf, NotInstalled>>,
+    /// Starts it in an empty folder; it ends when it is dropped.
+    pub(crate) start: fn(program: &Path, folder: &Path) -> Result<Box<dyn Peer>>,
+}
+
+/// A running server.
+pub(crate) trait Peer {
+    /// Its version.
+    fn version(&self) -> String;
+
+    /// Makes an empty queue.
+    fn create<'a>(&'a self, queue: &'a str) -> Later<'a, ()>;
+
+    /// A connection that publishes.
+    fn producer<'a>(&'a self, queue: &'a str, batch: usize) -> Later<'a, Box<dyn Producer>>;
+
+    /// A connection that receives and acknowledges.
+    fn consumer<'a>(&'a self, queue: &'a str, batch: usize) -> Later<'a, Box<dyn Consumer>>;
+
+    /// How many messages the queue still has, in whatever state.
+    fn left<'a>(&'a self, queue: &'a str) -> Later<'a, u64>;
+}
+
+/// A connection that publishes.
+pub(crate) trait Producer {
+    /// Done when the server has said of each that it is safe on the disk.
+    fn publish<'a>(&'a mut self, bodies: &'a [String]) -> Later<'a, ()>;
+}
+
+/// A connection that receives and acknowledges.
+pub(crate) trait Consumer {
+    /// Waits for a message, and takes as many as are there, at most a batch. Dropped when no
+    /// message will come any more; only `close` follows then.
+    fn receive(&mut self) -> Later<'_, Vec<Received>>;
+
+    /// Done when the server has said of each that it is gone for good, if it ever says so.
+    fn ack<'a>(&'a mut self, received: &'a [Received]) -> Later<'a, ()>;
+
+    /// Waits until nothing of this connection is on its way, for those that must ask.
+    fn close(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A message, and what acknowledges it.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Read from its body.
+    pub(crate) number: u64,
+    /// In the server's own words.
+    pub(crate) handle: String,
+}
+
+/// Hexadecimal digits of a message's number.
+const DIGITS: usize = 16;
+
+/// A message of so many bytes, which are text: all can carry it as it is.
+pub(crate) fn body(number: u64, bytes: usize) -> String {
+    let mut body = format!("{number:0DIGITS$x}");
+    body.extend(std::iter::repeat_n('.', bytes.saturating_sub(DIGITS)));
+    body
+}
+
+impl Received {
+    pub(crate) fn new(body: &[u8], handle: impl Into<String>) -> Result<Received> {
+        let digits = body.get(..DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let number = number.context("a message that nobody sent")?;
+        ensure!(body[DIGITS..].iter().all(|byte| *byte == b'.'), "message {number} is damaged");
+        Ok(Received { number, handle: handle.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Received, body};
+
+    #[test]
+    fn a_message_carries_its_number() {
+        let text = body(77, 100);
+        assert_eq!(text.len(), 100);
+        assert_eq!(Received::new(text.as_bytes(), "").unwrap().number, 77);
+        assert!(Received::new(b"hello", "").is_err());
+        assert!(Received::new(text.replace('.', ",").as_bytes(), "").is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Ours, over HTTP as anybody would.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::peer::{Consumer, Later, NotInstalled, Peer, Producer, Received, Subject};
+use super::wire::Wire;
+use crate::http1::{Client, Head, parse_head, write_request};
+use crate::proc::Setup;
+use crate::server::{self, Server};
+
+pub(crate) const SUBJECT: Subject = Subject {
+    name: "stampede",
+    usual: true,
+    peer: false,
+    settings: "stampede serve with its usual settings and a key; JSON over HTTP/1.1: messages or \
+               messages:batch, messages:receive, messages:ack",
+    find,
+    start,
+};
+
+/// Built if it is not there.
+fn find(setup: &Setup) -> Result<Result<PathBuf, NotInstalled>> {
+    server::binary(setup).map(Ok)
+}
+
+struct Stampede {
+    headers: String,
+    server: Server,
+}
+
+fn start(program: &Path, folder: &Path) -> Result<Box<dyn Peer>> {
+    let server = Server::start(program, folder, &[])?;
+    let headers = format!("Authorization: Bearer {}\r\n", server.admin_key()?);
+    let unlimited = r#"{"requestsPerSecond":null,"burst":null,"bytesStored":null,"entities":null,"connections":null}"#;
+    let mut client = Client::connect(server.addr, &headers)?;
+    client.ask("PUT", "/v1/tenants/default/quotas", unlimited)?.json(200)?;
+    Ok(Box::new(Stampede { headers, server }))
+}
+
+struct Conn {
+    wire: Wire,
+    headers: String,
+    queue: String,
+    batch: usize,
+    out: Vec<u8>,
+}
+
+impl Conn {
+    async fn connect(addr: SocketAddr, headers: &str, queue: &str, batch: usize) -> Result<Conn> {
+        let wire = Wire::connect(addr).await?;
+        let (headers, queue) = (headers.to_owned(), queue.to_owned());
+        Ok(Conn { wire, headers, queue, batch, out: Vec::new() })
+    }
+
+    /// Asks, and gives the body of the answer, which must have this status.
+    async fn ask(&mut self, method: &str, path: &str, body: &str, expected: u16) -> Result<&[u8]> {
+        write_request(&mut self.out, method, path, &self.headers, body);
+        self.wire.send(&self.out).await?;
+        let Head { status, head, body } = loop {
+            let head = parse_head(self.wire.unused())?;
+            if let Some(head) = head {
+                break head;
+            }
+            self.wire.more().await?;
+        };
+        let bytes = &self.wire.take(head + body).await?[head..];
+        let text = || String::from_utf8_lossy(bytes).into_owned();
+        ensure!(status == expected, "{method} {path}: {status} instead of {expected}: {}", text());
+        Ok(bytes)
+    }
+
+    /// Asks something of the queue's messages.
+    async fn messages(&mut self, verb: &str, body: &str, expected: u16) -> Result<&[u8]> {
+        let path = format!("/v1/queues/{}/messages{verb}", self.queue);
+        self.ask("POST", &path, body, expected).await
+    }
+}
+
+impl Stampede {
+    async fn conn(&self, queue: &str, batch: usize) -> Result<Conn> {
+        Conn::connect(self.server.addr, &self.headers, queue, batch).await
+    }
+}
+
+impl Peer for Stampede {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn create<'a>(&'a self, queue: &'a str) -> Later<'a, ()> {
+        Box::pin(async move {
+            let settings = json!({"name": queue, "mode": "STANDARD"}).to_string();
+            self.conn(queue, 1).await?.ask("POST", "/v1/queues", &settings, 201).await?;
+            Ok(())
+        })
+    }
+
+    fn producer<'a>(&'a self, queue: &'a str, batch: usize) -> Later<'a, Box<dyn Producer>> {
+        Box::pin(async move { Ok(Box::new(self.conn(queue, batch).await?) as _) })
+    }
+
+    fn consumer<'a>(&'a self, queue: &'a str, batch: usize) -> Later<'a, Box<dyn Consumer>> {
+        Box::pin(async move { Ok(Box::new(self.conn(queue, batch).await?) as _) })
+    }
+
+    fn left<'a>(&'a self, queue: &'a str) -> Later<'a, u64> {
+        Box::pin(async move {
+            let mut conn = self.conn(queue, 1).await?;
+            let path = format!("/v1/queues/{queue}");
+            let shown = conn.ask("GET", &path, "", 200).await?;
+            let shown: Value = serde_json::from_slice(shown).context("a queue")?;
+            let count = |field: &str| {
+                shown[field].as_u64().with_context(|| format!("no {field} in {shown}"))
+            };
+            Ok(count("visible")? + count("delayed")? + count("inflight")?)
+        })
+    }
+}
+
+/// What a batch answers; whatever else a result holds is not of interest.
+#[derive(Deserialize)]
+struct Results {
+    results: Vec<OneResult>,
+}
+
+#[derive(Deserialize)]
+struct OneResult {
+    error: Option<Value>,
+}
+
+fn check(answer: &[u8], count: usize) -> Result<()> {
+    let Results { results } = serde_json::from_slice(answer).context("the answer to a batch")?;
+    let refused = results.iter().find_map(|result| result.error.as_ref());
+    ensure!(refused.is_none(), "refused: {}", refused.unwrap_or(&Value::Null));
+    ensure!(results.len() == count, "{} results for {count}", results.len());
+    Ok(())
+}
+
+impl Producer for Conn {
+    fn publish<'a>(&'a mut self, bodies: &'a [String]) -> Later<'a, ()> {
+        Box::pin(async move {
+            if let [body] = bodies {
+                self.messages("", &format!("{{\"body\":\"{body}\"}}"), 202).await?;
+                return Ok(());
+            }
+            let one = |(number, body)| {
+                format!("{{\"clientMessageId\":\"{number}\",\"body\":\"{body}\"}}")
+            };
+            let all: Vec<String> = bodies.iter().enumerate().map(one).collect();
+            let batch = format!("{{\"messages\":[{}]}}", all.join(","));
+            check(self.messages(":batch", &batch, 200).await?, bodies.len())
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Messages {
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message {
+    receipt_handle: String,
+    body: String,
+}
+
+impl Consumer for Conn {
+    fn receive(&mut self) -> Later<'_, Vec<Received>> {
+        Box::pin(async move {
+            let ask = format!(
+                "{{\"maxMessages\":{},\"waitSeconds\":20,\"visibilityTimeoutSeconds\":120}}",
+                self.batch
+            );
+            let answer = self.messages(":receive", &ask, 200).await?;
+            let Messages { messages } = serde_json::from_slice(answer).context("messages")?;
+            let received = messages.into_iter();
+            received.map(|m| Received::new(m.body.as_bytes(), m.receipt_handle)).collect()
+        })
+    }
+
+    fn ack<'a>(&'a mut self, received: &'a [Received]) -> Later<'a, ()> {
+        Box::pin(async move {
+            let handles: Vec<&str> = received.iter().map(|one| one.handle.as_str()).collect();
+            let ask = json!({"receiptHandles": handles}).to_string();
+            check(self.messages(":ack", &ask, 200).await?, received.len())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_refusal_in_a_batch_is_found() {
+        assert!(check(br#"{"results":[{"index":0},{"index":1}]}"#, 2).is_ok());
+        assert!(check(br#"{"results":[{"index":0}]}"#, 2).is_err());
+        let refused = br#"{"results":[{"index":0,"error":{"status":409}}]}"#;
+        assert!(format!("{:#}", check(refused, 1).unwrap_err()).contains("409"));
+    }
+}
