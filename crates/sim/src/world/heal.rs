@@ -81,6 +81,10 @@ impl World {
             if !seat.inbox.is_empty() || !live.shard.is_idle() {
                 return Some(format!("requests at shard {}", seat.place.shard));
             }
+            // Also for those who keep time by themselves, and whose timers nobody else knows.
+            if live.shard.wants_pulse(self.common.clock_ms) {
+                return Some(format!("a timer at shard {}", seat.place.shard));
+            }
             let left = seat.unfinished(&self.common);
             if let Some(left) = left {
                 return Some(format!("{left}, at shard {}", seat.place.shard));
