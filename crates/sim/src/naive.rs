@@ -428,10 +428,14 @@ impl Naive {
         });
         let keeps_time =
             |machine: &MachineId| models.get(machine).is_some_and(|model| model.keeps_time());
-        let found = found.filter(|(_, machine, _, _)| !keeps_time(machine));
+        let (free, found): (Vec<_>, Vec<_>) =
+            found.partition(|(_, machine, _, _)| keeps_time(machine));
+        for (machine, model) in models.iter().filter(|(machine, _)| keeps_time(machine)) {
+            model.check_timers(free.iter().filter(|timer| timer.1 == *machine).count())?;
+        }
         let timers = self.timers.iter();
         let expected = timers.map(|t| (t.deadline_ms, t.machine, t.tenant, t.payload.clone()));
-        same("timers", &expected.collect::<Vec<_>>(), &found.collect::<Vec<_>>())
+        same("timers", &expected.collect::<Vec<_>>(), &found)
     }
 
     fn check_outbox(&self, rows: &RowsReader, letters: &Letters) -> Result<(), Difference> {

@@ -89,6 +89,11 @@ pub trait Model {
         Ok(())
     }
 
+    /// Whether so many timers are no more than a machine that sets them as it likes may have.
+    fn check_timers(&self, _count: usize) -> Result<(), Difference> {
+        Ok(())
+    }
+
     /// What of a model that keeps time is left that should have been done at `now_ms`.
     fn unfinished(&self, _now_ms: u64) -> Option<String> {
         None

@@ -38,6 +38,9 @@ use crate::subject::{Difference, Model, Sight, same};
 /// No lease lasts longer.
 const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
 
+/// One for what is hidden, one for what is old.
+const QUEUE_TIMERS_MAX: usize = 2;
+
 /// A lease that was given: the queue, the message and which receive it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
@@ -446,6 +449,11 @@ impl Model for QueueModel {
             post(&mut scene.of(dead.from.0), &dead.letter);
         }
         Ok(())
+    }
+
+    fn check_timers(&self, count: usize) -> Result<(), Difference> {
+        let max = self.queues.len() * QUEUE_TIMERS_MAX;
+        same("more timers than queues need", &true, &(count <= max))
     }
 
     fn unfinished(&self, now_ms: u64) -> Option<String> {

@@ -32,7 +32,8 @@ pub struct QueueSubject {
     ledger: Rc<RefCell<Ledger>>,
     /// The few queues that most is about in this run.
     busy: Vec<Name>,
-    bursts: u32,
+    /// Once in a run many messages are sent at a time.
+    burst: bool,
     /// Makes each parcel another one.
     parcels: u64,
 }
@@ -64,7 +65,7 @@ fn settings(random: &mut Random, name: &str) -> Settings {
     };
     Settings {
         mode,
-        retention_ms: random.pick(&[2_000, 20_000, 200_000, 4 * DAY_MS, 4 * DAY_MS]),
+        retention_ms: random.pick(&[150, 2_000, 20_000, 200_000, 4 * DAY_MS, 4 * DAY_MS]),
         visibility_ms: random.pick(&[1, 300, 2_000, 10_000]),
         delay_ms: random.pick(&[0, 0, 0, 500]),
         max_receive_count: random.pick(&[None, Some(1), Some(2), Some(2), Some(3)]),
@@ -74,7 +75,7 @@ fn settings(random: &mut Random, name: &str) -> Settings {
             max_ms: random.pick(&[1_000, 60_000]),
             jitter: random.chance(500),
         },
-        dedup_ms: random.pick(&[0, 300, 3_000, 5 * 60_000]),
+        dedup_ms: random.pick(&[0, 150, 3_000, 5 * 60_000]),
         max_messages: random.pick(&[None, None, Some(3), Some(20)]),
         max_bytes: random.pick(&[None, None, Some(500), Some(3_000)]),
         max_inflight: random.pick(&[1, 3, 10, 1_000]),
@@ -125,8 +126,8 @@ impl QueueSubject {
 
     fn send(&mut self, random: &mut Random, name: &Name, mode: Mode) -> Command {
         let queue = name.1.clone();
-        if queue == BULK && self.bursts < 2 && random.chance(150) {
-            self.bursts += 1;
+        if queue == BULK && !self.burst && random.chance(150) {
+            self.burst = true;
             let delay_ms = random.pick(&[None, Some(700)]);
             let tiny = |number: u16| NewMessage {
                 delay_ms,
@@ -206,7 +207,7 @@ impl Subject for QueueSubject {
             800..890 => Command::Nack(Nack {
                 queue,
                 receipts: self.receipts(random, &name),
-                delay_ms: random.pick(&[None, None, Some(0), Some(600)]),
+                delay_ms: random.pick(&[None, None, Some(0), Some(600), Some(100_000)]),
                 reason: random.pick(&[None, Some("boom"), Some("no")]).map(str::to_owned),
             }),
             890..940 => Command::Extend(Extend {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::TenantId;
-use kernel::machine::machine_key;
+use kernel::machine::{Place, machine_key};
 use kernel::rows::{RowsReader, Scan};
 use queue::{Described, MACHINE, PeekState, Peeked};
 
@@ -75,10 +75,11 @@ impl QueueModel {
             let left = rows.scan(&Scan::prefix(&machine_key(MACHINE, kind, tenant)).limit(1));
             same("rows of messages after years", &None, &left.first())?;
         }
-        let here = |name: &Name| {
-            let place = self.place.expect("an entry was applied, or there is no message");
+        let is_here = |name: &Name, place: Place| {
             queue::place(name.0, &name.1).shard(place.shard_count) == place.shard
         };
+        // A shard without an entry has no message.
+        let here = |name: &Name| self.place.is_some_and(|place| is_here(name, place));
         self.ledger.borrow().check_healed(here)
     }
 }
