@@ -499,6 +499,20 @@ fn delay_of_a_queue_with_order_does_not_break_it() {
 }
 
 #[test]
+fn message_dropped_for_its_age_lets_those_behind_it_go() {
+    let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(Mode::Fifo) });
+    bench.send_all(vec![grouped("a", "1")]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(600_000));
+    bench.advance(50_000);
+    bench.send_all(vec![grouped("a", "2")]);
+    assert!(bench.receive(10).is_empty(), "1 is before it");
+    bench.advance(10_000);
+    assert_eq!(bench.described().counts.totals.expired, 1);
+    assert_eq!(texts(&bench.receive(10)), ["2"]);
+}
+
+#[test]
 fn groups_are_needed_where_there_is_order_and_nowhere_else() {
     let sent = fifo().send(vec![new("a")]);
     assert_eq!(sent[0], Err(SendRefusal::GroupMissing));
