@@ -13,12 +13,13 @@ use crate::query::place;
 use crate::receipt::Receipt;
 use crate::state::{
     Head, Hidden, Known, Lane, Message, MessageId, dedup_key, extended_key, forget_key, hidden_key,
-    lane_key, read, row,
+    lane_key, message_bytes, read, row,
 };
 
 /// Priorities are 0 to 9.
 pub(crate) const PRIORITY_MAX: u8 = 9;
-/// Who waits so long goes before the next higher priority: nothing starves.
+/// Who waits so long, from when it could first be received, goes before the next higher priority:
+/// nothing starves.
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
@@ -74,7 +75,8 @@ impl Desk<'_, '_> {
         if settings.max_messages.is_some_and(|max| held >= max) {
             return Err(SendRefusal::Messages);
         }
-        if settings.max_bytes.is_some_and(|max| counts.bytes + new.parcel.len() as u64 > max) {
+        let bytes = counts.bytes + message_bytes(&new.parcel);
+        if settings.max_bytes.is_some_and(|max| bytes > max) {
             return Err(SendRefusal::Bytes);
         }
         let (now_ms, delay_ms) = (self.turn.now_ms(), new.delay_ms.unwrap_or(settings.delay_ms));
@@ -122,15 +124,16 @@ impl Desk<'_, '_> {
 
     /// A dead letter arrives, whatever the queue's bounds say: it must not be lost.
     pub(crate) fn take_in(&mut self, letter: DeadLetter) {
-        let DeadLetter { story, group, parcel, .. } = letter;
-        // Its age counts from its arrival, or a message that failed for long would not stay long
-        // enough to be looked at.
+        let DeadLetter { story, sent_ms, group, parcel, .. } = letter;
         let group = match self.settings().mode {
             Mode::Fifo => Some(group.unwrap_or_default()),
             Mode::Standard => None,
         };
         let now_ms = self.turn.now_ms();
-        let mut message = self.new_message(now_ms, 0, group, &parcel);
+        // It says when it was first sent. But its age counts from its arrival, or a message that
+        // failed for long would not stay long enough to be looked at.
+        let mut message = self.new_message(sent_ms, 0, group, &parcel);
+        message.head.visible_ms = now_ms;
         message.head.id = story.id;
         message.head.story = Some(story);
         self.counts.totals.sent += 1;
@@ -259,7 +262,7 @@ impl Desk<'_, '_> {
         let now_ms = self.turn.now_ms();
         let rank = |lane: &Lane| {
             let (_, row) = self.front(*lane, 1).pop().expect("it is not empty");
-            let waited_ms = now_ms.saturating_sub(Message::decode(&row).head.sent_ms);
+            let waited_ms = now_ms.saturating_sub(Message::decode(&row).head.visible_ms);
             (u64::from(lane.number / 2) + waited_ms / AGEING_MS, lane.number)
         };
         filled().max_by_key(|lane| rank(lane)).copied()

@@ -236,9 +236,14 @@ pub(crate) struct Message {
 /// What a message counts besides its parcel.
 const MESSAGE_BYTES: u64 = 100;
 
+/// What a message with this parcel counts.
+pub(crate) fn message_bytes(parcel: &Bytes) -> u64 {
+    parcel.len() as u64 + MESSAGE_BYTES
+}
+
 impl Message {
     pub(crate) fn bytes(&self) -> u64 {
-        self.parcel.len() as u64 + MESSAGE_BYTES
+        message_bytes(&self.parcel)
     }
 
     pub(crate) fn encode(&self) -> Bytes {

@@ -281,6 +281,16 @@ fn higher_priority_goes_first_and_nothing_starves() {
 }
 
 #[test]
+fn time_that_a_message_was_hidden_at_first_is_no_waiting() {
+    let mut bench = standard();
+    let later = NewMessage { delay_ms: Some(60 * 60_000), ..new("low") };
+    bench.send_all(vec![later]);
+    bench.advance(60 * 60_000);
+    bench.send_all(vec![NewMessage { priority: 9, ..new("high") }]);
+    assert_eq!(texts(&bench.receive(1)), ["high"]);
+}
+
+#[test]
 fn message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_story() {
     let mut settings = Settings::usual(Mode::Standard);
     settings.max_receive_count = Some(2);
@@ -305,6 +315,28 @@ fn message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_story() {
     // Nobody has made that queue: a dead message is not lost for want of it.
     let dead = bench.receive_from("dead", 1).remove(0);
     assert_eq!((text(&dead), dead.story, dead.id), ("poison".into(), Some(story), first.id));
+}
+
+#[test]
+fn dead_letter_says_when_it_was_first_sent_and_its_age_begins_anew() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut settings = Settings::usual(mode);
+        settings.max_receive_count = Some(1);
+        settings.dead_letter_queue = Some("dead".into());
+        settings.retention_ms = 100_000;
+        let mut bench = bench(settings);
+        bench.create("dead", Settings { retention_ms: 100_000, ..Settings::usual(mode) });
+        let group = (mode == Mode::Fifo).then(|| "g".to_owned());
+        bench.send_all(vec![NewMessage { group, ..new("poison") }]);
+        bench.advance(60_000);
+        bench.receive(1);
+        bench.advance(30_000);
+        assert_eq!(bench.described().counts.totals.dead, 1);
+        // Older than the retention by its sending, but not by its arrival.
+        bench.advance(99_999);
+        let dead = bench.receive_from("dead", 1).remove(0);
+        assert_eq!(dead.sent_ms, START_MS, "{mode:?}");
+    }
 }
 
 #[test]
@@ -363,6 +395,17 @@ fn queue_takes_no_more_than_it_may_and_leases_no_more() {
     assert_eq!(bench.apply(&Command::Receive(receive)), Reply::Refused(Refusal::Inflight));
     bench.ack(&[first[0].receipt]);
     assert_eq!(bench.receive(10).len(), 1);
+}
+
+#[test]
+fn bytes_of_a_message_count_whole_when_it_is_asked_whether_it_fits() {
+    let mut settings = Settings::usual(Mode::Standard);
+    settings.max_bytes = Some(250);
+    let mut bench = bench(settings);
+    let sent = bench.send(vec![new(&"x".repeat(60)), new(&"x".repeat(60)), new("")]);
+    assert_eq!(sent[1], Err(SendRefusal::Bytes));
+    assert_eq!(sent[2], Err(SendRefusal::Bytes), "160 are taken, and nothing is below 100");
+    assert_eq!(bench.described().counts.bytes, 160);
 }
 
 #[test]
@@ -456,6 +499,20 @@ fn delay_of_a_queue_with_order_does_not_break_it() {
     assert_eq!(texts(&bench.receive(10)), ["3"]);
     bench.advance(10_000);
     assert_eq!(texts(&bench.receive(10)), ["1", "2"]);
+}
+
+#[test]
+fn message_dropped_for_its_age_lets_those_behind_it_go() {
+    let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(Mode::Fifo) });
+    bench.send_all(vec![grouped("a", "1")]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(600_000));
+    bench.advance(50_000);
+    bench.send_all(vec![grouped("a", "2")]);
+    assert!(bench.receive(10).is_empty(), "1 is before it");
+    bench.advance(10_000);
+    assert_eq!(bench.described().counts.totals.expired, 1);
+    assert_eq!(texts(&bench.receive(10)), ["2"]);
 }
 
 #[test]

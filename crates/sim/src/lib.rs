@@ -18,6 +18,9 @@
 //! - What is unknown is settled by the log that is opened again.
 //! - After every entry, and after every opening, each machine's state is that of its model after
 //!   exactly the entries in the log; replies and effects too.
+//! - What was applied while nobody listened is applied again on paper, and compared like the rest.
+//! - A message that a queue has taken is in one place, until it is acked, too old or removed; nobody
+//!   gets it again afterwards, and a dead letter arrives once.
 //! - A replay from zero, a replay from the last checkpoint and the living shard have the same rows.
 //! - The same seed gives the same trace, to the byte.
 //!

@@ -1,5 +1,6 @@
 //! The machines under test: what is asked of each, and the plain model it is compared with.
 
 pub mod probe;
+pub mod queue;
 pub mod recents;
 pub mod tenants;

@@ -10,6 +10,7 @@ use kernel::machine::{KERNEL, Place, kernel_key, pending_effects};
 use kernel::mail::{self, Letter, MailCommand};
 use kernel::rows::{RowsReader, Scan};
 use kernel::{Entry, Envelope, IdempotencyKey, Index, MachineId, ShardId, TenantId, VirtualShard};
+use shard::Outcome;
 
 use crate::subject::{Difference, Model, Sight, same};
 
@@ -85,16 +86,42 @@ pub struct Naive {
     pub letters_received: u64,
 }
 
+/// What an entry really did, for models that leave their machine some freedom.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// The rows after it.
+    pub rows: &'a RowsReader,
+    /// How each of its commands ended.
+    pub outcomes: &'a [Outcome],
+}
+
 /// A model's turn.
 pub struct Scene<'a> {
     naive: &'a mut Naive,
     /// The entry.
     pub index: Index,
+    /// The rows after the whole entry.
+    pub rows: &'a RowsReader,
+    /// What the machine answered, when this is a command's turn.
+    pub reply: Option<&'a Bytes>,
     machine: MachineId,
     tenant: TenantId,
 }
 
 impl Scene<'_> {
+    /// The same turn on behalf of another tenant.
+    #[must_use]
+    pub fn of(&mut self, tenant: TenantId) -> Scene<'_> {
+        let Scene { index, rows, reply, machine, .. } = *self;
+        Scene { naive: self.naive, index, rows, reply, machine, tenant }
+    }
+
+    /// Where the shard stands.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.naive.place
+    }
+
     /// The entry's time.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
@@ -109,11 +136,7 @@ impl Scene<'_> {
 
     /// Sets a timer; the handle cancels it.
     pub fn set_timer(&mut self, deadline_ms: u64, payload: Bytes) -> u64 {
-        self.naive.order += 1;
-        let order = self.naive.order;
-        let (machine, tenant) = (self.machine, self.tenant);
-        self.naive.timers.push(Timer { deadline_ms, order, machine, tenant, payload });
-        order
+        self.naive.set_timer(deadline_ms, self.machine, self.tenant, payload)
     }
 
     /// Forgets a timer.
@@ -173,11 +196,25 @@ impl Naive {
         }
     }
 
+    fn set_timer(
+        &mut self,
+        deadline_ms: u64,
+        machine: MachineId,
+        tenant: TenantId,
+        payload: Bytes,
+    ) -> u64 {
+        self.order += 1;
+        let order = self.order;
+        self.timers.push(Timer { deadline_ms, order, machine, tenant, payload });
+        order
+    }
+
     /// Applies an entry, and says how each command should end.
     pub fn entry(
         &mut self,
         index: Index,
         entry: &Entry,
+        seen: Seen<'_>,
         models: &mut Models,
         letters: &mut Letters,
     ) -> Result<Vec<Expected>, Difference> {
@@ -185,11 +222,13 @@ impl Naive {
             return Err(format!("time went back from {} to {}", self.at_ms, entry.at_ms));
         }
         self.at_ms = entry.at_ms;
-        self.fire_due(index, entry, models)?;
+        self.fire_due(index, entry, seen, models)?;
+        self.tick(index, seen, models)?;
         let mut expected = Vec::new();
-        for envelope in &entry.commands {
-            expected.push(self.command(index, envelope, models, letters)?);
-            self.deliver_local(index, models)?;
+        same("outcomes", &entry.commands.len(), &seen.outcomes.len())?;
+        for (envelope, outcome) in entry.commands.iter().zip(seen.outcomes) {
+            expected.push(self.command(index, envelope, (outcome, seen), models, letters)?);
+            self.deliver_local(index, seen, models)?;
         }
         for (to, letter) in std::mem::take(&mut self.posted) {
             letters.entry((self.place.shard, to)).or_default().push(letter);
@@ -197,10 +236,26 @@ impl Naive {
         Ok(expected)
     }
 
+    /// Models that keep time by themselves do what is due.
+    fn tick(
+        &mut self,
+        index: Index,
+        seen: Seen<'_>,
+        models: &mut Models,
+    ) -> Result<(), Difference> {
+        let (rows, reply, tenant) = (seen.rows, None, TenantId::SYSTEM);
+        for (machine, model) in models.iter_mut() {
+            let machine = *machine;
+            model.tick(&mut Scene { naive: self, index, rows, reply, machine, tenant })?;
+        }
+        self.deliver_local(index, seen, models)
+    }
+
     fn fire_due(
         &mut self,
         index: Index,
         entry: &Entry,
+        seen: Seen<'_>,
         models: &mut Models,
     ) -> Result<(), Difference> {
         self.timers.sort_by_key(|timer| (timer.deadline_ms, timer.order));
@@ -220,8 +275,10 @@ impl Naive {
             }
             let (machine, tenant) = (timer.machine, timer.tenant);
             let model = model_of(models, machine)?;
-            model.fire(&mut Scene { naive: self, index, machine, tenant }, &timer.payload)?;
-            self.deliver_local(index, models)?;
+            let rows = seen.rows;
+            let mut scene = Scene { naive: self, index, rows, reply: None, machine, tenant };
+            model.fire(&mut scene, &timer.payload)?;
+            self.deliver_local(index, seen, models)?;
         }
         Ok(())
     }
@@ -230,6 +287,7 @@ impl Naive {
         &mut self,
         index: Index,
         envelope: &Envelope,
+        (outcome, seen): (&Outcome, Seen<'_>),
         models: &mut Models,
         letters: &Letters,
     ) -> Result<Expected, Difference> {
@@ -253,15 +311,20 @@ impl Naive {
             self.mail(&envelope.command, letters)?
         } else {
             let model = model_of(models, machine)?;
-            model.apply(&mut Scene { naive: self, index, machine, tenant }, &envelope.command)?
+            let reply = match outcome {
+                Outcome::Reply(reply) => Some(reply),
+                Outcome::IdempotencyConflict => None,
+            };
+            let rows = seen.rows;
+            let mut scene = Scene { naive: self, index, rows, reply, machine, tenant };
+            model.apply(&mut scene, &envelope.command)?
         };
         if let Some(key) = envelope.idempotency {
             let expected = reply.clone();
             self.answers.push(Remembered { key, machine, expected, actual: None });
             let payload = Bytes::copy_from_slice(&key.key);
             let until_ms = self.at_ms + IDEMPOTENCY_MS;
-            Scene { naive: self, index, machine: KERNEL, tenant: TenantId::SYSTEM }
-                .set_timer(until_ms, payload);
+            self.set_timer(until_ms, KERNEL, TenantId::SYSTEM, payload);
         }
         Ok(Expected::Reply { machine, reply, key: envelope.idempotency.map(|key| key.key) })
     }
@@ -289,12 +352,19 @@ impl Naive {
         Ok(Bytes::copy_from_slice(&last.to_be_bytes()))
     }
 
-    fn deliver_local(&mut self, index: Index, models: &mut Models) -> Result<(), Difference> {
+    fn deliver_local(
+        &mut self,
+        index: Index,
+        seen: Seen<'_>,
+        models: &mut Models,
+    ) -> Result<(), Difference> {
         while let Some(letter) = self.local.pop_front() {
             self.letters_received += 1;
             let (machine, tenant) = (letter.machine, letter.tenant);
             let model = model_of(models, machine)?;
-            model.receive(&mut Scene { naive: self, index, machine, tenant }, &letter.body)?;
+            let rows = seen.rows;
+            let mut scene = Scene { naive: self, index, rows, reply: None, machine, tenant };
+            model.receive(&mut scene, &letter.body)?;
         }
         Ok(())
     }
@@ -324,7 +394,7 @@ impl Naive {
     ) -> Result<(), Difference> {
         self.check_effects(sight.rows, models)?;
         if sight.full {
-            self.check_timers(sight.rows)?;
+            self.check_timers(sight.rows, models)?;
             self.check_outbox(sight.rows, letters)?;
         }
         Ok(())
@@ -344,7 +414,8 @@ impl Naive {
         Ok(())
     }
 
-    fn check_timers(&mut self, rows: &RowsReader) -> Result<(), Difference> {
+    /// To the byte, but for machines whose models keep time by themselves.
+    fn check_timers(&mut self, rows: &RowsReader, models: &Models) -> Result<(), Difference> {
         self.timers.sort_by_key(|timer| (timer.deadline_ms, timer.order));
         let found = rows.scan(&Scan::prefix(&kernel_key(b't')));
         let found = found.into_iter().map(|(key, value)| {
@@ -355,9 +426,16 @@ impl Naive {
             let tenant = reader.u32().expect("timers have a tenant");
             (deadline_ms, MachineId(machine), TenantId(tenant), reader.rest())
         });
+        let keeps_time =
+            |machine: &MachineId| models.get(machine).is_some_and(|model| model.keeps_time());
+        let (free, found): (Vec<_>, Vec<_>) =
+            found.partition(|(_, machine, _, _)| keeps_time(machine));
+        for (machine, model) in models.iter().filter(|(machine, _)| keeps_time(machine)) {
+            model.check_timers(free.iter().filter(|timer| timer.1 == *machine).count())?;
+        }
         let timers = self.timers.iter();
         let expected = timers.map(|t| (t.deadline_ms, t.machine, t.tenant, t.payload.clone()));
-        same("timers", &expected.collect::<Vec<_>>(), &found.collect::<Vec<_>>())
+        same("timers", &expected.collect::<Vec<_>>(), &found)
     }
 
     fn check_outbox(&self, rows: &RowsReader, letters: &Letters) -> Result<(), Difference> {
@@ -382,7 +460,10 @@ impl Naive {
 
     /// Whether something is left that should have been done at `now_ms`.
     #[must_use]
-    pub fn unfinished(&self, now_ms: u64, letters: &Letters) -> Option<String> {
+    pub fn unfinished(&self, now_ms: u64, models: &Models, letters: &Letters) -> Option<String> {
+        if let Some(left) = models.values().find_map(|model| model.unfinished(now_ms)) {
+            return Some(left);
+        }
         if let Some(timer) = self.timers.iter().find(|timer| timer.deadline_ms <= now_ms) {
             return Some(format!("a timer due at {} at {now_ms}", timer.deadline_ms));
         }

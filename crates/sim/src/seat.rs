@@ -17,7 +17,7 @@ use shard::{Answer, CheckpointJob, Outcome, Published, Request, Shard, SubmitErr
 
 use crate::base::{Ingest, SimBase};
 use crate::common::{Common, Ticket, Word, Words};
-use crate::naive::{Expected, Models, Naive};
+use crate::naive::{Expected, Models, Naive, Seen};
 use crate::subject::{Difference, Sight, Views, same, short};
 use crate::tap::{PaperLog, Taken};
 
@@ -227,41 +227,46 @@ impl Seat {
         let taken = live.taken.lock().iter().find(|(at, _)| *at == index).cloned();
         let payload = taken.expect("the shard appended it").1;
         let epoch = live.epoch;
+        let rows = live.shard.reader();
         let record = Record { index, epoch, kind: Kind::Data, payload };
-        let expected = self.learn(record, common)?;
-        let told: Vec<Ticket> = published.answers.iter().map(|(ticket, _)| *ticket).collect();
+        let (told, outcomes) = outcomes_of(published.answers)?;
         same("tickets answered", &tickets, &told)?;
-        let mut words = Words::new();
-        for ((ticket, answer), expected) in published.answers.into_iter().zip(expected) {
-            let Answer::Done(outcome) = answer else {
-                return Err(format!("a durable entry was answered with {answer:?}"));
-            };
-            self.same_outcome(&expected, &outcome)?;
-            words.push((ticket, Word::Done(outcome)));
-        }
+        self.learn(record, Seen { rows: &rows, outcomes: &outcomes }, common)?;
+        let words = told.into_iter().zip(outcomes.into_iter().map(Word::Done)).collect();
         self.publish(published.outputs);
         let full = index.0.is_multiple_of(16);
         self.check(full, common)?;
         Ok(words)
     }
 
-    /// A record is in the log: the truth moves on.
-    fn learn(&mut self, record: Record, common: &mut Common) -> Result<Vec<Expected>, Difference> {
+    /// An entry is in the log: the truth moves on, and is what was seen of it.
+    fn learn(
+        &mut self,
+        record: Record,
+        seen: Seen<'_>,
+        common: &mut Common,
+    ) -> Result<(), Difference> {
         let index = record.index;
         same("index", &Index(self.history.len() as u64 + 1), &index)?;
-        let mut expected = Vec::new();
-        if record.kind == Kind::Data {
-            let entry = Entry::decode(record.payload.clone()).map_err(|e| e.to_string())?;
-            if entry.at_ms > common.clock_max_ms {
-                let clock_ms = common.clock_max_ms;
-                return Err(format!("an entry of {} when it was {clock_ms}", entry.at_ms));
-            }
-            expected = self.naive.entry(index, &entry, &mut self.models, &mut common.letters)?;
-            common.report.commands += entry.commands.len() as u64;
-            common.report.entries += 1;
+        let entry = Entry::decode(record.payload.clone()).map_err(|e| e.to_string())?;
+        if entry.at_ms > common.clock_max_ms {
+            let clock_ms = common.clock_max_ms;
+            return Err(format!("an entry of {} when it was {clock_ms}", entry.at_ms));
         }
+        let letters = &mut common.letters;
+        let expected = self.naive.entry(index, &entry, seen, &mut self.models, letters)?;
+        for (expected, actual) in expected.iter().zip(seen.outcomes) {
+            self.same_outcome(expected, actual)?;
+        }
+        common.report.commands += entry.commands.len() as u64;
+        common.report.entries += 1;
         self.history.push(record);
-        Ok(expected)
+        Ok(())
+    }
+
+    /// Whether something is left that should have been done by now.
+    pub(crate) fn unfinished(&self, common: &Common) -> Option<String> {
+        self.naive.unfinished(common.clock_ms, &self.models, &common.letters)
     }
 
     fn same_outcome(&mut self, expected: &Expected, actual: &Outcome) -> Result<(), Difference> {
@@ -423,6 +428,19 @@ impl Seat {
         }
         words
     }
+}
+
+/// Who was told, and what, of an entry that is durable.
+fn outcomes_of(answers: Vec<(Ticket, Answer)>) -> Result<(Vec<Ticket>, Vec<Outcome>), Difference> {
+    let mut told = (Vec::new(), Vec::new());
+    for (ticket, answer) in answers {
+        let Answer::Done(outcome) = answer else {
+            return Err(format!("a durable entry was answered with {answer:?}"));
+        };
+        told.0.push(ticket);
+        told.1.push(outcome);
+    }
+    Ok(told)
 }
 
 fn live_mut(live: &mut Option<Live>) -> &mut Live {

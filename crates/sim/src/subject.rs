@@ -78,6 +78,27 @@ pub trait Model {
     /// What a command does, and what it answers; [`Model::same_reply`] compares.
     fn apply(&mut self, scene: &mut Scene<'_>, command: &Bytes) -> Result<Bytes, Difference>;
 
+    /// Whether it decides from an entry's time alone what is due, in [`Model::tick`]. Then its
+    /// machine sets timers as it likes, and only what comes of them is compared.
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
+    /// An entry begins, and timers have fired.
+    fn tick(&mut self, _scene: &mut Scene<'_>) -> Result<(), Difference> {
+        Ok(())
+    }
+
+    /// Whether so many timers are no more than a machine that sets them as it likes may have.
+    fn check_timers(&self, _count: usize) -> Result<(), Difference> {
+        Ok(())
+    }
+
+    /// What of a model that keeps time is left that should have been done at `now_ms`.
+    fn unfinished(&self, _now_ms: u64) -> Option<String> {
+        None
+    }
+
     /// What a timer does.
     fn fire(&mut self, scene: &mut Scene<'_>, payload: &Bytes) -> Result<(), Difference>;
 

@@ -28,6 +28,11 @@ fn tenants_are_as_their_model() {
 }
 
 #[test]
+fn queues_are_as_their_model() {
+    check(Choice::Queue, 16);
+}
+
+#[test]
 fn machines_share_a_shard() {
     check(Choice::All, 16);
 }

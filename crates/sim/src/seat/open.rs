@@ -1,21 +1,22 @@
 //! Opening a shard after a crash, and what must then be true.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use journal::disk::Faults;
 use journal::{Event, EventSink, Kind, Log, OpenError, Record, SimLog};
-use kernel::Index;
 use kernel::machine::Output;
+use kernel::{Base, Entry, Index};
 use parking_lot::Mutex;
-use shard::Shard;
+use shard::{Request, Shard};
 
 use super::{Checkpoint, Live, Seat};
 use crate::base::Ingest;
-use crate::common::Common;
-use crate::subject::{Difference, same};
-use crate::tap::{Taken, Tap};
+use crate::common::{Common, Ticket};
+use crate::naive::Seen;
+use crate::subject::{Difference, Sight, Views, same};
+use crate::tap::{PaperLog, Taken, Tap};
 
 const FOLDER: &str = "/log";
 
@@ -165,15 +166,47 @@ impl Seat {
         if let Some(known) = self.history.get(at) {
             return same("record that is known", known, &record);
         }
-        if record.kind == Kind::Data {
-            let taken = self.taken.get(&record.index);
-            same("record that was in flight", &taken, &Some(&record.payload))?;
-            common.note(format!("{} finds entry {}", self.place.shard, record.index));
-        }
         let before = self.history.last().map_or(0, |record| record.epoch.0);
         if record.epoch.0 < before {
             return Err(format!("epoch {} after {before}", record.epoch));
         }
-        self.learn(record, common).map(|_| ())
+        if record.kind == Kind::Barrier {
+            same("index", &self.known().next(), &record.index)?;
+            self.history.push(record);
+            return Ok(());
+        }
+        let taken = self.taken.get(&record.index);
+        same("record that was in flight", &taken, &Some(&record.payload))?;
+        common.note(format!("{} finds entry {}", self.place.shard, record.index));
+        self.learn_unheard(record, common)
+    }
+
+    /// An entry is in the log that nobody has heard of. A shard on paper applies it too, so that
+    /// its answers and its rows are compared like those of any other.
+    fn learn_unheard(&mut self, record: Record, common: &mut Common) -> Result<(), Difference> {
+        let entry = Entry::decode(record.payload.clone()).map_err(|e| e.to_string())?;
+        let log = Box::new(PaperLog(self.history.clone()));
+        let (base, machines) = (self.base.snapshot(), common.machines());
+        let opened = Shard::open(self.place, log, base, machines, usize::MAX, &mut |_| {});
+        let mut shard = opened.map_err(|error| format!("opening on paper: {error}"))?.shard;
+        let requests = entry.commands.into_iter();
+        let requests = requests.map(|envelope| Request { envelope, ticket: Ticket::Collected });
+        let submitted = shard.submit(entry.at_ms, entry.seed, requests.collect());
+        same("entry on paper", &Some(record.index), &submitted.ok())?;
+        let published = shard.on_event(&Event::Durable(record.index));
+        let (_, outcomes) = super::outcomes_of(published.answers)?;
+        let rows = shard.reader();
+        self.learn(record, Seen { rows: &rows, outcomes: &outcomes }, common)?;
+        let sight = Sight {
+            index: shard.applied(),
+            rows: &rows,
+            views: &Views::new(),
+            usage: &BTreeMap::new(),
+            archive: &common.archive,
+            full: false,
+        };
+        // The others do not need to look at each entry, and want to see what was published.
+        let mut free = self.models.values_mut().filter(|model| model.keeps_time());
+        free.try_for_each(|model| model.check(&sight))
     }
 }

@@ -81,7 +81,11 @@ impl World {
             if !seat.inbox.is_empty() || !live.shard.is_idle() {
                 return Some(format!("requests at shard {}", seat.place.shard));
             }
-            let left = seat.naive.unfinished(self.common.clock_ms, &self.common.letters);
+            // Also for those who keep time by themselves, and whose timers nobody else knows.
+            if live.shard.wants_pulse(self.common.clock_ms) {
+                return Some(format!("a timer at shard {}", seat.place.shard));
+            }
+            let left = seat.unfinished(&self.common);
             if let Some(left) = left {
                 return Some(format!("{left}, at shard {}", seat.place.shard));
             }

@@ -1,0 +1,248 @@
+//! Queues, plainly: a list of queues, each with a list of messages.
+//!
+//! The machine has some freedom, and the model allows it exactly:
+//! - what jitter draws, within its bounds;
+//! - the order of what comes back, and of what arrives, when one entry begins;
+//! - when a message that is too old is dropped, as long as nobody receives it;
+//! - the numbers of queues and the receipts, as long as none comes twice.
+//!
+//! For that it looks at the answer and at the rows after the entry. So it learns what was drawn,
+//! and is certain again when the next entry begins.
+
+mod clients;
+mod commands;
+mod ledger;
+mod look;
+mod plain;
+mod receive;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use kernel::codec::{pack, split_command, unpack};
+use kernel::machine::Place;
+use kernel::mail;
+use queue::{Command, DeadLetter, MACHINE, Reply, Settings, Totals};
+
+pub use clients::QueueSubject;
+use ledger::{Ledger, Name};
+use plain::{Message, New, Queue, Rank, State};
+
+use crate::naive::Scene;
+use crate::subject::{Difference, Model, Sight, same};
+
+/// One for what is hidden, one for what is old.
+const QUEUE_TIMERS_MAX: usize = 2;
+
+/// A lease that was given: the queue, the message and which receive it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lease {
+    queue: u64,
+    sequence: u64,
+    receives: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct QueueModel {
+    ledger: Rc<RefCell<Ledger>>,
+    queues: Vec<Queue>,
+    uids: u64,
+    /// Every number that a queue ever had here.
+    numbers: BTreeSet<u64>,
+    /// Every receipt that was ever given out here.
+    leases: BTreeMap<Vec<u8>, Lease>,
+    place: Option<Place>,
+    now_ms: u64,
+    step: u64,
+    /// The step in which time passed, in this entry.
+    tick_step: u64,
+    /// To be looked at.
+    touched: BTreeSet<Name>,
+}
+
+impl QueueModel {
+    fn new(ledger: Rc<RefCell<Ledger>>) -> QueueModel {
+        QueueModel {
+            ledger,
+            queues: Vec::new(),
+            uids: 0,
+            numbers: BTreeSet::new(),
+            leases: BTreeMap::new(),
+            place: None,
+            now_ms: 0,
+            step: 0,
+            tick_step: 0,
+            touched: BTreeSet::new(),
+        }
+    }
+
+    fn find(&mut self, name: &Name) -> Option<usize> {
+        self.touched.insert(name.clone());
+        self.queues.iter().position(|queue| queue.name == *name)
+    }
+
+    /// The number of a queue is the one that was seen first, and no other queue's.
+    fn adopt_number(&mut self, at: usize, number: u64) -> Result<(), Difference> {
+        match self.queues[at].number {
+            Some(known) => same("number of a queue", &known, &number),
+            None if self.numbers.insert(number) => {
+                self.queues[at].number = Some(number);
+                Ok(())
+            }
+            None => Err(format!("a queue has number {number}, which is not new")),
+        }
+    }
+
+    fn make(&mut self, name: Name, settings: Settings) -> usize {
+        self.uids += 1;
+        self.ledger.borrow_mut().queues.insert(name.clone(), (settings.mode, 1));
+        self.queues.push(Queue {
+            name,
+            uid: self.uids,
+            number: None,
+            version: 1,
+            created_ms: self.now_ms,
+            settings,
+            last_sequence: 0,
+            totals: Totals::default(),
+            perhaps_expired: 0,
+            messages: Vec::new(),
+            known: Vec::new(),
+            ready: BTreeMap::new(),
+        });
+        self.queues.len() - 1
+    }
+}
+
+fn post(scene: &mut Scene<'_>, letter: &DeadLetter) {
+    let to = queue::place(scene.tenant(), &letter.queue);
+    scene.send(to, MACHINE, pack(1, 1, letter));
+}
+
+impl Model for QueueModel {
+    fn apply(&mut self, scene: &mut Scene<'_>, command: &Bytes) -> Result<Bytes, Difference> {
+        self.step += 1;
+        let command = Command::decode(command).map_err(|error| error.to_string())?;
+        let bytes = scene.reply.ok_or("a command without a reply")?;
+        let actual = Reply::decode(bytes).map_err(|error| error.to_string())?;
+        let expected = self.command(scene, command, &actual)?;
+        same("reply", &expected, &actual)?;
+        Ok(bytes.clone())
+    }
+
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, scene: &mut Scene<'_>) -> Result<(), Difference> {
+        (self.place, self.now_ms) = (Some(scene.place()), scene.now_ms());
+        self.step += 1;
+        self.tick_step = self.step;
+        let mut dead = Vec::new();
+        for queue in &mut self.queues {
+            let mut ledger = self.ledger.borrow_mut();
+            let (any, letters) = queue.pass_time(self.now_ms, self.step, &mut ledger)?;
+            queue.note_ready(self.now_ms, self.step);
+            if any {
+                self.touched.insert(queue.name.clone());
+            }
+            let from = &queue.name;
+            dead.extend(letters.into_iter().map(|letter| Dead { from: from.clone(), letter }));
+        }
+        for dead in in_order(scene, dead)? {
+            post(&mut scene.of(dead.from.0), &dead.letter);
+        }
+        Ok(())
+    }
+
+    fn check_timers(&self, count: usize) -> Result<(), Difference> {
+        let max = self.queues.len() * QUEUE_TIMERS_MAX;
+        same("more timers than queues need", &true, &(count <= max))
+    }
+
+    fn unfinished(&self, now_ms: u64) -> Option<String> {
+        let hidden = |queue: &Queue, message: &Message| match message.state {
+            State::Leased { until_ms } => until_ms <= now_ms,
+            State::Free(free) => free.delayed && !queue.is_fifo() && free.to_ms <= now_ms,
+        };
+        let mut left = self.queues.iter().filter_map(|queue| {
+            queue.messages.iter().find(|message| hidden(queue, message)).map(|m| (queue, m))
+        });
+        left.next().map(|(queue, message)| format!("{} in {}", message.sequence, queue.name.1))
+    }
+
+    fn fire(&mut self, _: &mut Scene<'_>, _: &Bytes) -> Result<(), Difference> {
+        Err("this model sets no timers".to_owned())
+    }
+
+    fn receive(&mut self, scene: &mut Scene<'_>, body: &Bytes) -> Result<(), Difference> {
+        // What arrives when the entry begins is in the same step as what comes back then.
+        if self.step > self.tick_step {
+            self.step += 1;
+        }
+        let unreadable = |error: kernel::Unreadable| error.to_string();
+        let (tag, version, body) = split_command(body).map_err(unreadable)?;
+        same("kind of letter", &(1, 1), &(tag, version))?;
+        let letter: DeadLetter = unpack("queue", body).map_err(unreadable)?;
+        let name = (scene.tenant(), letter.queue);
+        let found = self.find(&name);
+        let at = found.unwrap_or_else(|| self.make(name.clone(), Settings::usual(letter.mode)));
+        let id = letter.story.id;
+        self.ledger.borrow_mut().arrived(id, &name)?;
+        let queue = &mut self.queues[at];
+        let group = queue.is_fifo().then(|| letter.group.unwrap_or_default());
+        let (sent_ms, due_ms, story) = (letter.sent_ms, self.now_ms, Some(letter.story));
+        let new = New { id, sent_ms, due_ms, priority: 0, group, story, parcel: letter.parcel };
+        // Where it comes among what came back in the same moment, the machine decides.
+        queue.put(new, self.now_ms, Rank { step: self.step, order: None });
+        queue.note_ready(self.now_ms, self.step);
+        Ok(())
+    }
+
+    fn check(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
+        self.look(sight)?;
+        if sight.full { self.check_usage(sight) } else { Ok(()) }
+    }
+
+    fn check_healed(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
+        self.look_healed(sight.rows)
+    }
+}
+
+/// A message that died because its time was over.
+struct Dead {
+    from: Name,
+    letter: DeadLetter,
+}
+
+/// Letters as they were sent. Of one queue they are in order; which queue's time came first, the
+/// machine decides.
+fn in_order(scene: &Scene<'_>, dead: Vec<Dead>) -> Result<Vec<Dead>, Difference> {
+    if dead.windows(2).all(|pair| pair[0].from == pair[1].from) {
+        return Ok(dead);
+    }
+    let mut placed = Vec::new();
+    for (number, dead) in dead.into_iter().enumerate() {
+        let name = (dead.from.0, dead.letter.queue.clone());
+        let to = queue::place(name.0, &name.1).shard(scene.place().shard_count);
+        let position = if to == scene.place().shard {
+            look::sequence_of(scene.rows, &name, dead.letter.story.id)
+        } else {
+            let body = pack(1, 1, &dead.letter);
+            let outbox = mail::uncollected(scene.rows, to, usize::MAX);
+            outbox.into_iter().find(|(_, letter)| letter.body == body).map(|(number, _)| number)
+        };
+        placed.push((to, position.unwrap_or(u64::MAX), number, dead));
+    }
+    placed.sort_by_key(|(to, position, number, _)| (*to, *position, *number));
+    for (at, (to, _, number, dead)) in placed.iter().enumerate() {
+        let mut later = placed[at..].iter();
+        if later.any(|(other, _, n, d)| (other, &d.from) == (to, &dead.from) && n < number) {
+            return Err(format!("dead letters of {} are out of order", dead.from.1));
+        }
+    }
+    Ok(placed.into_iter().map(|(_, _, _, dead)| dead).collect())
+}

@@ -1,0 +1,237 @@
+//! Whether rows hold what the model holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel::TenantId;
+use kernel::machine::{Place, machine_key};
+use kernel::rows::{RowsReader, Scan};
+use queue::{Described, MACHINE, PeekState, Peeked};
+
+use super::QueueModel;
+use super::clients::TENANTS;
+use super::ledger::{Ledger, Name};
+use super::plain::{Class, Message, Queue, Rank, State};
+use crate::subject::{Difference, Sight, same, short};
+
+/// Kinds of rows of which nothing is left when no message is. A group that is ready, and is left
+/// with nothing by age, stays listed until somebody receives.
+const KINDS_OF_MESSAGES: [u8; 5] = *b"hxwke";
+
+impl QueueModel {
+    pub(super) fn look(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
+        let mut names = std::mem::take(&mut self.touched);
+        if sight.full {
+            names.extend(self.queues.iter().map(|queue| queue.name.clone()));
+            self.check_all(sight)?;
+        }
+        for name in names {
+            let described = queue::queue(sight.rows, name.0, &name.1);
+            let Some(at) = self.queues.iter().position(|queue| queue.name == name) else {
+                same("a queue that is gone", &None, &described)?;
+                continue;
+            };
+            let described = described.ok_or_else(|| format!("there is no queue {name:?}"))?;
+            self.adopt_number(at, described.number)?;
+            let queue = &mut self.queues[at];
+            let look = Look { rows: sight.rows, now_ms: self.now_ms, step: self.tick_step };
+            look.at(queue, &described, &mut self.ledger.borrow_mut())
+                .map_err(|difference| format!("queue {}: {difference}", name.1))?;
+            queue.note_ready(self.now_ms, self.step);
+        }
+        Ok(())
+    }
+
+    fn check_all(&self, sight: &Sight<'_>) -> Result<(), Difference> {
+        for tenant in TENANTS {
+            let mine = || self.queues.iter().filter(|queue| queue.name.0 == tenant);
+            let rows = sight.rows.scan(&Scan::prefix(&machine_key(MACHINE, b'q', tenant)));
+            same("queues", &mine().count(), &rows.len())?;
+            let entities = sight.usage.get(&tenant).map_or(0, |usage| usage.entities);
+            same("usage: queues", &(mine().count() as u64), &entities.unsigned_abs())?;
+        }
+        let views = sight.views.iter().filter(|((machine, _), _)| *machine == MACHINE);
+        for ((_, key), view) in views {
+            same("view", &sight.rows.get(key), view)?;
+        }
+        Ok(())
+    }
+
+    /// That what tenants use is what was found in their queues.
+    pub(super) fn check_usage(&self, sight: &Sight<'_>) -> Result<(), Difference> {
+        for tenant in TENANTS {
+            let mine = self.queues.iter().filter(|queue| queue.name.0 == tenant);
+            let bytes: u64 = mine.flat_map(|queue| &queue.messages).map(Message::bytes).sum();
+            let used = sight.usage.get(&tenant).map_or(0, |usage| usage.bytes);
+            same("usage: bytes", &i64::try_from(bytes).expect("small"), &used)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn look_healed(&self, rows: &RowsReader) -> Result<(), Difference> {
+        for queue in &self.queues {
+            same("messages after years", &None, &queue.messages.first().map(short))?;
+        }
+        for (tenant, kind) in TENANTS.into_iter().flat_map(|t| KINDS_OF_MESSAGES.map(|k| (t, k))) {
+            let left = rows.scan(&Scan::prefix(&machine_key(MACHINE, kind, tenant)).limit(1));
+            same("rows of messages after years", &None, &left.first())?;
+        }
+        let is_here = |name: &Name, place: Place| {
+            queue::place(name.0, &name.1).shard(place.shard_count) == place.shard
+        };
+        // A shard without an entry has no message.
+        let here = |name: &Name| self.place.is_some_and(|place| is_here(name, place));
+        self.ledger.borrow().check_healed(here)
+    }
+}
+
+struct Look<'a> {
+    rows: &'a RowsReader,
+    now_ms: u64,
+    step: u64,
+}
+
+impl Look<'_> {
+    fn at(
+        &self,
+        queue: &mut Queue,
+        described: &Described,
+        ledger: &mut Ledger,
+    ) -> Result<(), Difference> {
+        same("version", &queue.version, &described.version)?;
+        same("created", &queue.created_ms, &described.created_ms)?;
+        same("settings", &queue.settings, &described.settings)?;
+        let mut seen = BTreeSet::new();
+        let mut visible = Vec::new();
+        let counts = &described.counts;
+        for (state, count) in [
+            (PeekState::Visible, counts.visible),
+            (PeekState::Delayed, counts.delayed),
+            (PeekState::Leased, counts.leased),
+        ] {
+            let found = queue::peek(self.rows, queue.name.0, described.number, state, usize::MAX);
+            same(&format!("{state:?}"), &(found.len() as u64), &count)?;
+            for peeked in found {
+                if !seen.insert(peeked.sequence) {
+                    return Err(format!("in two places: {}", short(&peeked)));
+                }
+                self.at_message(queue, &peeked, state)?;
+                if state == PeekState::Visible {
+                    visible.push(peeked.sequence);
+                }
+            }
+        }
+        self.adopt_dropped(queue, &seen, ledger)?;
+        if !queue.is_fifo() {
+            adopt_order(queue, &visible)?;
+        }
+        let more = counts.totals.expired.saturating_sub(queue.totals.expired);
+        if more <= std::mem::take(&mut queue.perhaps_expired) {
+            queue.totals.expired += more;
+        }
+        same("totals", &queue.totals, &counts.totals)?;
+        let bytes: u64 = queue.messages.iter().map(Message::bytes).sum();
+        same("bytes", &bytes, &counts.bytes)?;
+        check_oldest(queue, described)
+    }
+
+    fn at_message(
+        &self,
+        queue: &mut Queue,
+        peeked: &Peeked,
+        state: PeekState,
+    ) -> Result<(), Difference> {
+        let fifo = queue.is_fifo();
+        let found = queue.messages.iter_mut().find(|m| m.sequence == peeked.sequence);
+        let Some(message) = found else {
+            return Err(format!("should not be there: {}", short(peeked)));
+        };
+        message.perhaps_gone = false;
+        let expected = match &mut message.state {
+            State::Leased { .. } => PeekState::Leased,
+            State::Free(free) => {
+                let jittered = free.from_ms < free.to_ms;
+                if free.delayed && !fifo && jittered && free.from_ms <= self.now_ms {
+                    free.delayed = state != PeekState::Visible;
+                    free.rank = Rank { step: self.step, order: None };
+                }
+                if free.delayed { PeekState::Delayed } else { PeekState::Visible }
+            }
+        };
+        same(&format!("state of {}", peeked.sequence), &expected, &state)?;
+        let expected = Peeked {
+            id: message.id,
+            sequence: message.sequence,
+            sent_ms: message.sent_ms,
+            receives: message.receives,
+            reason: message.reason.clone(),
+            group: message.group.clone(),
+            story: message.story.clone(),
+            parcel: message.parcel.clone(),
+        };
+        same("message", &expected, peeked)
+    }
+
+    /// Messages that are in no row any more. Only age is a reason that this model does not know.
+    fn adopt_dropped(
+        &self,
+        queue: &mut Queue,
+        seen: &BTreeSet<u64>,
+        ledger: &mut Ledger,
+    ) -> Result<(), Difference> {
+        let (here, missing): (Vec<Message>, Vec<Message>) = std::mem::take(&mut queue.messages)
+            .into_iter()
+            .partition(|m| seen.contains(&m.sequence));
+        queue.messages = here;
+        for message in missing {
+            if !message.perhaps_gone {
+                return Err(format!("lost, at {}: {}", self.now_ms, short(&message)));
+            }
+            queue.totals.expired += 1;
+            ledger.gone(message.id, &queue.name, "expired")?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows say in which order messages are; it is one that the model may have, and from now on has.
+fn adopt_order(queue: &mut Queue, visible: &[u64]) -> Result<(), Difference> {
+    let mut lanes: BTreeMap<(u8, bool), Vec<(u64, Rank)>> = BTreeMap::new();
+    for (position, sequence) in visible.iter().enumerate() {
+        let found = queue.messages.iter_mut().find(|m| m.sequence == *sequence);
+        let message = found.expect("it was looked at");
+        let priority = message.priority;
+        let State::Free(free) = &mut message.state else { continue };
+        let lane = lanes.entry((priority, free.came_back)).or_default();
+        // Only neighbours of one step can be in doubt, and those are few.
+        for (before, rank) in lane.iter().rev().take(40) {
+            if free.rank.is_before(rank) {
+                return Err(format!("{before} is before {sequence} in its lane"));
+            }
+        }
+        lane.push((*sequence, free.rank));
+        free.rank.order = Some((Class::Row, position as u64, 0));
+    }
+    Ok(())
+}
+
+/// The time shown is that of a message which can be received, where one certainly can.
+fn check_oldest(queue: &Queue, described: &Described) -> Result<(), Difference> {
+    let Some(oldest_ms) = described.oldest_visible_ms else {
+        let mut visible = queue.messages.iter().filter_map(Message::free);
+        let any = !queue.is_fifo() && visible.any(|free| !free.delayed);
+        return same("anything visible", &any, &false);
+    };
+    let known = queue.messages.iter().any(|message| message.sent_ms == oldest_ms);
+    same("a message was sent then", &true, &known)
+}
+
+/// The sequence of a message in a queue, wherever it is there.
+pub(super) fn sequence_of(rows: &RowsReader, name: &Name, id: queue::MessageId) -> Option<u64> {
+    let (tenant, name): (TenantId, &str) = (name.0, &name.1);
+    let described = queue::queue(rows, tenant, name)?;
+    let states = [PeekState::Visible, PeekState::Delayed, PeekState::Leased];
+    states.into_iter().find_map(|state| {
+        let found = queue::peek(rows, tenant, described.number, state, usize::MAX);
+        found.into_iter().find(|peeked| peeked.id == id).map(|peeked| peeked.sequence)
+    })
+}
