@@ -109,7 +109,7 @@ impl BrokenQueue {
         let keys: Vec<Vec<u8>> = groups
             .map(|group| {
                 let mut key = machine_key(MACHINE, b'g', turn.tenant());
-                key.put_u64(described.number);
+                key.put_u64(described.definition.number);
                 key.put_u16(u16::try_from(group.len()).expect("short"));
                 key.put_slice(group.as_bytes());
                 key

@@ -79,6 +79,7 @@ fn settings(random: &mut Random, name: &str) -> Settings {
         max_messages: random.pick(&[None, None, Some(3), Some(20)]),
         max_bytes: random.pick(&[None, None, Some(500), Some(3_000)]),
         max_inflight: random.pick(&[1, 3, 10, 1_000]),
+        ..Settings::usual(mode)
     }
 }
 

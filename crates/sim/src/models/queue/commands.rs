@@ -246,10 +246,15 @@ impl QueueModel {
             Command::Ack(ack) => name(&ack.queue),
             Command::Nack(nack) => name(&nack.queue),
             Command::Extend(extend) => name(&extend.queue),
+            Command::StartRedrive(_) | Command::CancelRedrive { .. } => {
+                return Err("no client of the simulator moves messages".to_owned());
+            }
         };
         let Some(at) = self.find(&name) else { return Ok(Reply::Refused(Refusal::NoQueue)) };
         let reply = match command {
-            Command::Create(_) => unreachable!("answered above"),
+            Command::Create(_) | Command::StartRedrive(_) | Command::CancelRedrive { .. } => {
+                unreachable!("answered above")
+            }
             Command::Update(update) => self.update(at, update),
             Command::Delete { .. } => {
                 self.empty(at, "deleted")?;

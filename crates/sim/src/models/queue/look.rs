@@ -31,7 +31,7 @@ impl QueueModel {
                 continue;
             };
             let described = described.ok_or_else(|| format!("there is no queue {name:?}"))?;
-            self.adopt_number(at, described.number)?;
+            self.adopt_number(at, described.definition.number)?;
             let queue = &mut self.queues[at];
             let look = Look { rows: sight.rows, now_ms: self.now_ms, step: self.tick_step };
             look.at(queue, &described, &mut self.ledger.borrow_mut())
@@ -97,9 +97,9 @@ impl Look<'_> {
         described: &Described,
         ledger: &mut Ledger,
     ) -> Result<(), Difference> {
-        same("version", &queue.version, &described.version)?;
-        same("created", &queue.created_ms, &described.created_ms)?;
-        same("settings", &queue.settings, &described.settings)?;
+        same("version", &queue.version, &described.definition.version)?;
+        same("created", &queue.created_ms, &described.definition.created_ms)?;
+        same("settings", &queue.settings, &described.definition.settings)?;
         let mut seen = BTreeSet::new();
         let mut visible = Vec::new();
         let counts = &described.counts;
@@ -108,7 +108,13 @@ impl Look<'_> {
             (PeekState::Delayed, counts.delayed),
             (PeekState::Leased, counts.leased),
         ] {
-            let found = queue::peek(self.rows, queue.name.0, described.number, state, usize::MAX);
+            let found = queue::peek(
+                self.rows,
+                queue.name.0,
+                described.definition.number,
+                state,
+                usize::MAX,
+            );
             same(&format!("{state:?}"), &(found.len() as u64), &count)?;
             for peeked in found {
                 if !seen.insert(peeked.sequence) {
@@ -231,7 +237,7 @@ pub(super) fn sequence_of(rows: &RowsReader, name: &Name, id: queue::MessageId) 
     let described = queue::queue(rows, tenant, name)?;
     let states = [PeekState::Visible, PeekState::Delayed, PeekState::Leased];
     states.into_iter().find_map(|state| {
-        let found = queue::peek(rows, tenant, described.number, state, usize::MAX);
+        let found = queue::peek(rows, tenant, described.definition.number, state, usize::MAX);
         found.into_iter().find(|peeked| peeked.id == id).map(|peeked| peeked.sequence)
     })
 }
