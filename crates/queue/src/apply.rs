@@ -11,6 +11,7 @@ use crate::MACHINE;
 use crate::command::{Command, Create, Post, Refusal, Reply, Settings, Update};
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
+use crate::topic;
 
 /// Queues held at hand; beyond it all are read from rows again.
 const AT_HAND_MAX: usize = 4096;
@@ -73,6 +74,11 @@ impl Machine for Queues {
             Command::CancelRedrive { queue, job } => {
                 self.at(turn, &queue, |desk| desk.cancel_redrive(job))
             }
+            Command::CreateTopic { topic } => topic::create(turn, &topic),
+            Command::DeleteTopic { topic } => topic::delete(turn, &topic),
+            Command::Subscribe(subscribe) => topic::subscribe(turn, subscribe),
+            Command::Unsubscribe { topic, queue } => topic::unsubscribe(turn, &topic, &queue),
+            Command::Publish(publish) => topic::publish(turn, publish),
         };
         Ok(reply.encode())
     }
@@ -96,10 +102,14 @@ impl Machine for Queues {
     fn receive(&mut self, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Unreadable> {
         let post = Post::decode(&letter.body)?;
         let (name, mode) = match &post {
-            Post::Dead(letter) => (letter.queue.clone(), letter.mode),
-            Post::Moved(moved) => (moved.queue.clone(), moved.mode),
+            Post::Dead(letter) => (letter.queue.clone(), Some(letter.mode)),
+            Post::Moved(moved) => (moved.queue.clone(), Some(moved.mode)),
+            // Whoever deleted a subscription's queue wants no more of it.
+            Post::Fanned(fanned) => (fanned.queue.clone(), None),
         };
-        if self.load(turn, &name).is_none() {
+        if let Some(mode) = mode
+            && self.load(turn, &name).is_none()
+        {
             // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
             self.make(turn, &name, Settings::usual(mode));
         }
@@ -107,6 +117,7 @@ impl Machine for Queues {
             match post {
                 Post::Dead(letter) => desk.take_in(letter),
                 Post::Moved(moved) => desk.take_moved(moved),
+                Post::Fanned(fanned) => desk.take_fanned(fanned),
             }
             Reply::Updated
         });

@@ -47,6 +47,27 @@ pub enum Command {
         /// Which job.
         job: u64,
     },
+    /// 12: make a topic.
+    CreateTopic {
+        /// Its name.
+        topic: String,
+    },
+    /// 13: remove a topic. The queues of its subscriptions stay.
+    DeleteTopic {
+        /// Which.
+        topic: String,
+    },
+    /// 14: have a queue get what is published.
+    Subscribe(Subscribe),
+    /// 15: have it get no more.
+    Unsubscribe {
+        /// Of which topic.
+        topic: String,
+        /// Which.
+        queue: String,
+    },
+    /// 16: send messages to every subscription that wants them.
+    Publish(Publish),
 }
 
 /// Whether a queue keeps order.
@@ -243,6 +264,26 @@ pub struct StartRedrive {
     pub dry_run: bool,
 }
 
+/// Have a queue get what is published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// To which topic.
+    pub topic: String,
+    /// Which; the subscription has its name.
+    pub queue: String,
+    /// Which messages; all when not given.
+    pub filter: Option<Filter>,
+}
+
+/// Send messages to every subscription that wants them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Publish {
+    /// To which topic.
+    pub topic: String,
+    /// In this order.
+    pub messages: Vec<NewMessage>,
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -274,6 +315,26 @@ pub enum Reply {
     },
     /// The job is at its end.
     RedriveEnded,
+    /// The subscription is as asked.
+    Subscribed {
+        /// Whether this made it.
+        new: bool,
+    },
+    /// The subscription is no more.
+    Unsubscribed,
+    /// What came of each message, in order.
+    Published(Vec<Published>),
+}
+
+/// A message that was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Its name, the same in every subscription.
+    pub id: MessageId,
+    /// Its place in the topic's order.
+    pub sequence: u64,
+    /// Subscriptions that it goes to.
+    pub subscriptions: u32,
 }
 
 /// A message that was taken.
@@ -370,6 +431,12 @@ pub enum Refusal {
     NoJob,
     /// A queue is not moved to itself.
     SameQueue,
+    /// There is no such topic.
+    NoTopic,
+    /// There is no such subscription.
+    NoSubscription,
+    /// The topic has as many subscriptions as it may.
+    Subscriptions,
 }
 
 /// A dead message on its way. The body of a letter, tag 1.
@@ -401,11 +468,20 @@ pub(crate) struct Moved {
     pub(crate) parcel: Bytes,
 }
 
+/// A message on its way from a topic to a subscription. The body of a letter, tag 3.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fanned {
+    pub(crate) queue: String,
+    pub(crate) id: MessageId,
+    pub(crate) message: NewMessage,
+}
+
 /// What machines of queues write to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Post {
     Dead(DeadLetter),
     Moved(Moved),
+    Fanned(Fanned),
 }
 
 const NAME: &str = "queue";
@@ -426,6 +502,11 @@ impl Command {
             Command::Extend(extend) => pack(9, 1, extend),
             Command::StartRedrive(start) => pack(10, 1, start),
             Command::CancelRedrive { queue, job } => pack(11, 1, &(queue, job)),
+            Command::CreateTopic { topic } => pack(12, 1, topic),
+            Command::DeleteTopic { topic } => pack(13, 1, topic),
+            Command::Subscribe(subscribe) => pack(14, 1, subscribe),
+            Command::Unsubscribe { topic, queue } => pack(15, 1, &(topic, queue)),
+            Command::Publish(publish) => pack(16, 1, publish),
         }
     }
 
@@ -450,6 +531,14 @@ impl Command {
                 let (queue, job) = unpack(NAME, body)?;
                 Command::CancelRedrive { queue, job }
             }
+            (12, 1) => Command::CreateTopic { topic: unpack(NAME, body)? },
+            (13, 1) => Command::DeleteTopic { topic: unpack(NAME, body)? },
+            (14, 1) => Command::Subscribe(unpack(NAME, body)?),
+            (15, 1) => {
+                let (topic, queue) = unpack(NAME, body)?;
+                Command::Unsubscribe { topic, queue }
+            }
+            (16, 1) => Command::Publish(unpack(NAME, body)?),
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
     }
@@ -460,6 +549,7 @@ impl Post {
         match self {
             Post::Dead(letter) => pack(1, 1, letter),
             Post::Moved(moved) => pack(2, 1, moved),
+            Post::Fanned(fanned) => pack(3, 1, fanned),
         }
     }
 
@@ -467,6 +557,7 @@ impl Post {
         match split_command(body)? {
             (1, 1, body) => Ok(Post::Dead(unpack(NAME, body)?)),
             (2, 1, body) => Ok(Post::Moved(unpack(NAME, body)?)),
+            (3, 1, body) => Ok(Post::Fanned(unpack(NAME, body)?)),
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }

@@ -140,13 +140,17 @@ impl Desk<'_, '_> {
         self.put_in(message, now_ms);
     }
 
+    pub(crate) fn is_known(&self, digest: &[u8; 16]) -> bool {
+        self.known(digest).is_some()
+    }
+
     fn known(&self, digest: &[u8; 16]) -> Option<Known> {
         let row = self.turn.rows().get(&dedup_key(self.tenant(), self.number(), digest))?;
         let known: Known = read(&row);
         (known.until_ms > self.turn.now_ms()).then_some(known)
     }
 
-    fn remember(&mut self, digest: &[u8; 16], id: MessageId, sequence: u64) {
+    pub(crate) fn remember(&mut self, digest: &[u8; 16], id: MessageId, sequence: u64) {
         let until_ms = self.turn.now_ms().saturating_add(self.settings().dedup_ms.max(1));
         let (tenant, number) = (self.tenant(), self.number());
         let known = Known { id, sequence, until_ms };

@@ -29,7 +29,8 @@
 //!
 //! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
 //! is done to queues, `deliver.rs` what is done to messages, `fifo.rs` how groups keep their order,
-//! `sweep.rs` what time does, `redrive.rs` how messages move from queue to queue, `filter.rs` which, `query.rs` how it is read without entering the shard.
+//! `sweep.rs` what time does, `redrive.rs` how messages move from queue to queue, `filter.rs` which,
+//! `topic.rs` how one message becomes many, `query.rs` how it is read without entering the shard.
 
 mod apply;
 mod command;
@@ -44,12 +45,13 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod topic;
 
 pub use apply::Queues;
 pub use command::{
     Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
-    NewMessage, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings, Settled, StartRedrive,
-    Story, Update,
+    NewMessage, Publish, Published, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings,
+    Settled, StartRedrive, Story, Subscribe, Update,
 };
 pub use query::{
     Definition, PeekState, Peeked, counts, counts_row, definition, definition_row, names, peek,
@@ -58,6 +60,7 @@ pub use query::{
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};
 pub use state::{Counts, Described, MessageId, Rates, Totals};
+pub use topic::{Topic, topic, topic_names, topic_place, topic_row};
 
 use kernel::MachineId;
 

@@ -11,6 +11,8 @@
 //!   'g'   queue, group                        Group
 //!   'k'   queue, digest                       what was sent under a deduplication key
 //!   'e'   queue, until, digest                when to forget it
+//!   't'   topic's name                        Topic: number, subscriptions and their filters
+//!   'u'   topic                               the sequence of its last message
 //!   'r'   queue, job                          Job: messages that are moved to another queue
 //! ```
 //!
