@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::process::{ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use client::{Delivery, Stopper};
+use http_edge::telemetry::logs::{self, LogFormat, LogOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
@@ -28,7 +30,7 @@ const STDERR_LINGER: Duration = Duration::from_millis(500);
 /// lease is renewed while the command runs; a command whose lease is lost is killed.
 ///
 /// On SIGTERM or ctrl-c no more messages are received, and running commands are waited for. The
-/// second one kills them, and their messages go back.
+/// second one kills them, and their messages go back; then the exit code is 1.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct WorkFlags {
@@ -47,6 +49,9 @@ pub(crate) struct WorkFlags {
     /// End when the queue is empty; each message is tried once
     #[arg(long)]
     once: bool,
+    /// What to log of lost leases and servers that are away
+    #[arg(long, env = "STAMPEDE_LOG", value_name = "FILTER", default_value = "warn")]
+    log: String,
     /// The command and its arguments, after --
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
@@ -54,6 +59,8 @@ pub(crate) struct WorkFlags {
 
 pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
     let client = flags.server.client()?;
+    // Leases that are lost and servers that are away are told there.
+    logs::init(&LogOptions { filter: flags.log, format: LogFormat::Auto })?;
     block_on(async move {
         let mut builder = client
             .queue(&flags.queue)
@@ -70,18 +77,20 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
             let (command, queue) = (Arc::clone(&command), Arc::clone(&queue));
             async move { handle(&command, &queue, &delivery).await }
         });
-        tokio::spawn(obey_signals(consumer.stopper()));
+        let killed = Arc::new(AtomicBool::new(false));
+        tokio::spawn(obey_signals(consumer.stopper(), Arc::clone(&killed)));
         let summary = consumer.ended().await?;
         let client::Summary { done, failed, given_back, lost, .. } = summary;
         eprintln!(
             "stampede: {done} done, {failed} failed, {given_back} given back, {lost} not settled"
         );
-        Ok(ExitCode::SUCCESS)
+        let graceful = !killed.load(Ordering::Relaxed);
+        Ok(if graceful { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
 /// The first signal stops, the second kills.
-async fn obey_signals(stopper: Stopper) {
+async fn obey_signals(stopper: Stopper, killed: Arc<AtomicBool>) {
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
     let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
     for count in 0.. {
@@ -93,6 +102,7 @@ async fn obey_signals(stopper: Stopper) {
             eprintln!("stampede: waiting for running commands; once more kills them");
             stopper.stop();
         } else {
+            killed.store(true, Ordering::Relaxed);
             stopper.abort();
         }
     }
@@ -137,8 +147,13 @@ fn start(command: &[String], queue: &str, delivery: &Delivery) -> std::io::Resul
     process.env("STAMPEDE_MESSAGE_ID", &delivery.message_id);
     process.env("STAMPEDE_SEQUENCE", delivery.sequence.to_string());
     process.env("STAMPEDE_RECEIVE_COUNT", delivery.receive_count.to_string());
-    // The key is ours: the command gets no more than its message.
-    process.env_remove("STAMPEDE_KEY").env_remove("STAMPEDE_GROUP");
+    // A worker may run in a worker: what describes another message is not passed on.
+    process.env_remove("STAMPEDE_GROUP");
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"STAMPEDE_ATTR_") {
+            process.env_remove(name);
+        }
+    }
     if let Some(group) = &delivery.message_group_id {
         process.env("STAMPEDE_GROUP", group);
     }
