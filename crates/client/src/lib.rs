@@ -32,12 +32,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `client` | [`Client`], [`Call`], the loop of tries |
+//! | `client`, `call` | [`Client`], [`Call`], the loop of tries |
 //! | `retry` | pauses, and what a second try may do |
 //! | `transport` | connections and TLS |
 //! | `queues`, `queue`, `message` | queues, one queue, what is in it |
 //! | `consumer` | a handler run for each message |
 
+mod call;
 mod client;
 mod consumer;
 mod error;
@@ -51,7 +52,8 @@ mod transport;
 pub use http::Method;
 pub use tokio_util::sync::CancellationToken;
 
-pub use crate::client::{Call, Client, ClientBuilder};
+pub use crate::call::Call;
+pub use crate::client::{Client, ClientBuilder};
 pub use crate::consumer::{Consumer, ConsumerBuilder, Delivery, Stopper, Summary};
 pub use crate::error::{Error, Problem};
 pub use crate::message::{Attribute, DeadLetter, Message, Outgoing, Sent};

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::consumer::ConsumerBuilder;
 use crate::error::{Error, Problem};
 use crate::message::{Message, Outgoing, Sent, seconds};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::Error;
 
 /// The queues of a tenant. From [`Client::queues`].

@@ -4,7 +4,8 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::Error;
 
 /// Redrives of a tenant. From [`Client::redrives`].

@@ -91,8 +91,8 @@ async fn until_empty_tries_each_message_once() {
     server.stop().await;
 }
 
-/// The lease is a second, and the handler ends when the server has been asked twice to renew it:
-/// the only real waiting is that of the consumer, for half of the lease.
+/// Renewals follow the client's clock, which is the real one: the lease is a second, and another
+/// waits three for the message in vain.
 #[tokio::test]
 async fn a_lease_is_renewed_for_as_long_as_its_handler_runs() {
     let server = Server::start().await;
@@ -110,7 +110,6 @@ async fn a_lease_is_renewed_for_as_long_as_its_handler_runs() {
             }
         });
     eventually(begun.notified()).await;
-    // Far longer than the lease: nobody else gets it.
     let other = Receive::up_to(1).wait(Duration::from_secs(3));
     assert!(queue.receive(other).await.expect("received").is_empty());
     go_on.notify_one();
