@@ -12,7 +12,7 @@ use http_edge::telemetry::logs::{self, LogFormat, LogOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use crate::remote::{ServerFlags, block_on, duration};
 
@@ -72,13 +72,17 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
         if flags.once {
             builder = builder.until_empty();
         }
+        // Listened to before there is a message to lose.
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
         let (command, queue) = (Arc::new(flags.command), Arc::new(flags.queue));
         let consumer = builder.start(move |delivery| {
             let (command, queue) = (Arc::clone(&command), Arc::clone(&queue));
             async move { handle(&command, &queue, &delivery).await }
         });
         let killed = Arc::new(AtomicBool::new(false));
-        tokio::spawn(obey_signals(consumer.stopper(), Arc::clone(&killed)));
+        let stopper = consumer.stopper();
+        tokio::spawn(obey_signals(terminate, interrupt, stopper, Arc::clone(&killed)));
         let summary = consumer.ended().await?;
         let client::Summary { done, failed, given_back, lost, .. } = summary;
         eprintln!(
@@ -90,9 +94,12 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The first signal stops, the second kills.
-async fn obey_signals(stopper: Stopper, killed: Arc<AtomicBool>) {
-    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+async fn obey_signals(
+    mut terminate: Signals,
+    mut interrupt: Signals,
+    stopper: Stopper,
+    killed: Arc<AtomicBool>,
+) {
     for count in 0.. {
         tokio::select! {
             _ = terminate.recv() => {}

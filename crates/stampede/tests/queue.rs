@@ -259,7 +259,7 @@ fn the_message_of_a_worker_that_was_killed_goes_to_another() {
     let server = Server::start();
     server.says(&["queue", "create", "jobs"]);
     server.says(&["queue", "send", "jobs", "x"]);
-    let mut first = server.worker("jobs", &["--visibility", "1s"], "echo $$; exec sleep 1000");
+    let mut first = server.worker("jobs", &["--visibility", "2s"], "echo $$; exec sleep 1000");
     let (first, mut stdout) = Running::start(&mut first);
     let orphan = line(&mut stdout);
     first.signal("-KILL");
@@ -281,8 +281,7 @@ fn the_first_signal_waits_for_commands_and_the_second_kills_them() {
     for (signal, kills) in [("-INT", false), ("-TERM", true)] {
         let _ = std::fs::remove_file(&go);
         server.says(&["queue", "send", "jobs", "x"]);
-        // A lease that is shorter than the work: it is renewed while we wait.
-        let mut command = server.worker("jobs", &["--visibility", "1s"], &script);
+        let mut command = server.worker("jobs", &[], &script);
         let (mut worker, mut stdout) = Running::start(command.stderr(Stdio::piped()));
         assert_eq!(line(&mut stdout), "begun");
         let mut stderr = BufReader::new(worker.0.stderr.take().expect("piped"));

@@ -36,6 +36,7 @@ pub struct ConsumerBuilder {
     wait: Duration,
     visibility: Duration,
     grace: Option<Duration>,
+    linger: Duration,
     until_empty: bool,
     must_connect: bool,
 }
@@ -48,6 +49,7 @@ impl ConsumerBuilder {
             wait: Duration::from_secs(20),
             visibility: Duration::from_secs(30),
             grace: Some(Duration::from_secs(30)),
+            linger: Duration::from_secs(1),
             until_empty: false,
             must_connect: false,
         }
@@ -76,6 +78,14 @@ impl ConsumerBuilder {
     /// for them however long they take.
     pub fn grace(mut self, grace: impl Into<Option<Duration>>) -> ConsumerBuilder {
         self.grace = grace.into();
+        self
+    }
+
+    /// How long a receive that is under way is waited for when stopping, so that what it brings can
+    /// be given back; 1 s when not set. A server with messages answers sooner; one without has none
+    /// to lose. What is on its way when this is over comes back when its lease ends.
+    pub fn linger(mut self, linger: Duration) -> ConsumerBuilder {
+        self.linger = linger;
         self
     }
 
@@ -162,7 +172,8 @@ impl Consumer {
     /// Receives no more, lets handlers finish within the grace time, and gives back what was
     /// received and not begun. What was still being worked on after that is given up and nacked.
     ///
-    /// A receive that is under way is waited for up to a second: what it brings is given back.
+    /// A receive that is under way is waited for ([`ConsumerBuilder::linger`]): what it brings is
+    /// given back.
     ///
     /// # Errors
     /// Why it had ended before.

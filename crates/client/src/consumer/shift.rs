@@ -19,9 +19,6 @@ use crate::queue::Receive;
 
 /// Messages of one receive.
 const RECEIVE_MAX: u16 = 100;
-/// How long a receive that is under way is waited for when stopping. A server with messages answers
-/// sooner; one without has none to lose.
-const LINGER: Duration = Duration::from_secs(1);
 /// Between receives that fail, beyond the tries that the client makes by itself.
 const RECEIVE_AGAIN: Duration = Duration::from_secs(1);
 /// Failures that are held until the queue is empty.
@@ -129,7 +126,7 @@ where
             biased;
             received = &mut receive => Some(received),
             () = self.stopper.stop.cancelled() => {
-                tokio::time::timeout(LINGER, receive).await.ok()
+                tokio::time::timeout(self.settings.linger, receive).await.ok()
             }
         }
     }

@@ -91,8 +91,8 @@ async fn until_empty_tries_each_message_once() {
     server.stop().await;
 }
 
-/// Renewals follow the client's clock, which is the real one: the lease is a second, and another
-/// waits three for the message in vain.
+/// Renewals follow the client's clock, which is the real one: the lease is two seconds, and
+/// another waits five for the message in vain.
 #[tokio::test]
 async fn a_lease_is_renewed_for_as_long_as_its_handler_runs() {
     let server = Server::start().await;
@@ -101,7 +101,7 @@ async fn a_lease_is_renewed_for_as_long_as_its_handler_runs() {
     let (go_on, begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (until, tell) = (Arc::clone(&go_on), Arc::clone(&begun));
     let consumer =
-        queue.consumer().visibility(Duration::from_secs(1)).start(move |delivery: Delivery| {
+        queue.consumer().visibility(Duration::from_secs(2)).start(move |delivery: Delivery| {
             let (until, tell) = (Arc::clone(&until), Arc::clone(&tell));
             async move {
                 tell.notify_one();
@@ -110,7 +110,7 @@ async fn a_lease_is_renewed_for_as_long_as_its_handler_runs() {
             }
         });
     eventually(begun.notified()).await;
-    let other = Receive::up_to(1).wait(Duration::from_secs(3));
+    let other = Receive::up_to(1).wait(Duration::from_secs(5));
     assert!(queue.receive(other).await.expect("received").is_empty());
     go_on.notify_one();
     let summary = eventually(consumer.shutdown()).await.expect("it ends well");
@@ -212,7 +212,7 @@ async fn what_a_receive_brings_after_the_stop_is_given_back() {
     let server = Server::start().await;
     let queue = server.queue("jobs").await;
     let handler = |_: Delivery| async { Ok::<(), String>(()) };
-    let consumer = queue.consumer().start(handler);
+    let consumer = queue.consumer().linger(HANG).start(handler);
     while server.node.waiting() == 0 {
         tokio::task::yield_now().await;
     }
