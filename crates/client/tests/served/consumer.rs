@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use client::{Delivery, NewQueue, Outgoing, PeekState, Queue, QueueSettings, Receive};
+use client::{
+    Client, Delivery, NewQueue, Outgoing, PeekState, Queue, QueueSettings, Receive, Retry,
+};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::harness::{HANG, Server};
+use crate::harness::{Cut, HANG, Proxy, Server};
 
 async fn eventually<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("it happens")
@@ -232,5 +234,25 @@ async fn a_queue_that_is_not_there_ends_it() {
     let consumer = server.client().queue("none").consumer().start(handler);
     let error = eventually(consumer.ended()).await.expect_err("there is none");
     assert!(error.is("not-found"), "{error}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_waited_for_unless_it_must_be_there() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    send(&queue, 1).await;
+    for must_connect in [true, false] {
+        let proxy = Proxy::start(server.addr, &[Cut::AtOnce]).await;
+        let builder = Client::builder(format!("http://{}", proxy.addr)).retry(Retry::none());
+        let queue = builder.build().expect("a URL").queue("jobs");
+        let handler = |_: Delivery| async { Ok::<(), String>(()) };
+        let consumer = queue.consumer().until_empty();
+        let consumer = if must_connect { consumer.must_connect() } else { consumer };
+        match eventually(consumer.start(handler).ended()).await {
+            Err(error) => assert!(must_connect && error.is_passing(), "{error}"),
+            Ok(summary) => assert_eq!((must_connect, summary.done), (false, 1)),
+        }
+    }
     server.stop().await;
 }
