@@ -275,7 +275,7 @@ impl Ground {
         machine: MachineId,
         tenant: TenantId,
     ) -> Turn<'a> {
-        Turn { ground: self, rows, stamp, machine, tenant }
+        Turn { ground: self, rows, stamp, machine, tenant, answer_kept: true }
     }
 }
 
@@ -286,9 +286,22 @@ pub struct Turn<'a> {
     stamp: Stamp,
     machine: MachineId,
     tenant: TenantId,
+    answer_kept: bool,
 }
 
 impl Turn<'_> {
+    /// Nothing was done, and asking again later may do it: the answer is not remembered under the
+    /// client's idempotency key, or it would get the same one for a day.
+    pub fn may_be_asked_again(&mut self) {
+        self.answer_kept = false;
+    }
+
+    /// Whether the answer is to be remembered.
+    #[must_use]
+    pub fn is_answer_kept(&self) -> bool {
+        self.answer_kept
+    }
+
     /// The time of the entry, in Unix milliseconds. Never goes back.
     #[must_use]
     pub fn now_ms(&self) -> u64 {

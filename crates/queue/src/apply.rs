@@ -80,6 +80,9 @@ impl Machine for Queues {
             Command::Unsubscribe { topic, queue } => topic::unsubscribe(turn, &topic, &queue),
             Command::Publish(publish) => topic::publish(turn, publish),
         };
+        if reply.is_for_want_of_room() {
+            turn.may_be_asked_again();
+        }
         Ok(reply.encode())
     }
 

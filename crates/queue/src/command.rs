@@ -564,6 +564,18 @@ impl Post {
 }
 
 impl Reply {
+    /// Whether nothing was done because there was no room, which there may be later.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        let full = |sent: &Result<Sent, SendRefusal>| {
+            matches!(sent, Err(SendRefusal::Messages | SendRefusal::Bytes))
+        };
+        match self {
+            Reply::Refused(Refusal::Inflight) => true,
+            Reply::Sent(sent) => !sent.is_empty() && sent.iter().all(full),
+            _ => false,
+        }
+    }
+
     /// As it is answered and remembered.
     #[must_use]
     pub fn encode(&self) -> Bytes {

@@ -74,15 +74,16 @@ impl Apply<'_> {
                 Known::Conflict => return Ok(Outcome::IdempotencyConflict),
             }
         }
-        let reply = if envelope.machine == KERNEL {
-            self.mail(&envelope.command)?
+        let (reply, kept) = if envelope.machine == KERNEL {
+            (self.mail(&envelope.command)?, true)
         } else {
             let machine = self.machines.get(envelope.machine)?;
             let mut turn =
                 self.ground.turn(self.rows, self.stamp, envelope.machine, envelope.tenant);
-            machine.apply(&mut turn, &envelope.command)?
+            let reply = machine.apply(&mut turn, &envelope.command)?;
+            (reply, turn.is_answer_kept())
         };
-        if let Some(key) = &envelope.idempotency {
+        if let Some(key) = envelope.idempotency.as_ref().filter(|_| kept) {
             idempotency::remember(self.rows, key, &reply);
             let mut turn = self.ground.turn(self.rows, self.stamp, KERNEL, TenantId::SYSTEM);
             let until_ms = turn.now_ms() + IDEMPOTENCY_MS;

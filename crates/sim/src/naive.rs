@@ -106,14 +106,20 @@ pub struct Scene<'a> {
     pub reply: Option<&'a Bytes>,
     machine: MachineId,
     tenant: TenantId,
+    kept: bool,
 }
 
 impl Scene<'_> {
+    /// Nothing was done: the answer is not remembered under the client's key.
+    pub fn may_be_asked_again(&mut self) {
+        self.kept = false;
+    }
+
     /// The same turn on behalf of another tenant.
     #[must_use]
     pub fn of(&mut self, tenant: TenantId) -> Scene<'_> {
         let Scene { index, rows, reply, machine, .. } = *self;
-        Scene { naive: self.naive, index, rows, reply, machine, tenant }
+        Scene { naive: self.naive, index, rows, reply, machine, tenant, kept: true }
     }
 
     /// Where the shard stands.
@@ -246,7 +252,15 @@ impl Naive {
         let (rows, reply, tenant) = (seen.rows, None, TenantId::SYSTEM);
         for (machine, model) in models.iter_mut() {
             let machine = *machine;
-            model.tick(&mut Scene { naive: self, index, rows, reply, machine, tenant })?;
+            model.tick(&mut Scene {
+                naive: self,
+                index,
+                rows,
+                reply,
+                machine,
+                tenant,
+                kept: true,
+            })?;
         }
         self.deliver_local(index, seen, models)
     }
@@ -276,7 +290,8 @@ impl Naive {
             let (machine, tenant) = (timer.machine, timer.tenant);
             let model = model_of(models, machine)?;
             let rows = seen.rows;
-            let mut scene = Scene { naive: self, index, rows, reply: None, machine, tenant };
+            let mut scene =
+                Scene { naive: self, index, rows, reply: None, machine, tenant, kept: true };
             model.fire(&mut scene, &timer.payload)?;
             self.deliver_local(index, seen, models)?;
         }
@@ -307,6 +322,7 @@ impl Naive {
             });
         }
         let (machine, tenant) = (envelope.machine, envelope.tenant);
+        let mut kept = true;
         let reply = if machine == KERNEL {
             self.mail(&envelope.command, letters)?
         } else {
@@ -316,17 +332,20 @@ impl Naive {
                 Outcome::IdempotencyConflict => None,
             };
             let rows = seen.rows;
-            let mut scene = Scene { naive: self, index, rows, reply, machine, tenant };
-            model.apply(&mut scene, &envelope.command)?
+            let mut scene = Scene { naive: self, index, rows, reply, machine, tenant, kept: true };
+            let reply = model.apply(&mut scene, &envelope.command)?;
+            kept = scene.kept;
+            reply
         };
-        if let Some(key) = envelope.idempotency {
+        let key = envelope.idempotency.filter(|_| kept);
+        if let Some(key) = key {
             let expected = reply.clone();
             self.answers.push(Remembered { key, machine, expected, actual: None });
             let payload = Bytes::copy_from_slice(&key.key);
             let until_ms = self.at_ms + IDEMPOTENCY_MS;
             self.set_timer(until_ms, KERNEL, TenantId::SYSTEM, payload);
         }
-        Ok(Expected::Reply { machine, reply, key: envelope.idempotency.map(|key| key.key) })
+        Ok(Expected::Reply { machine, reply, key: key.map(|key| key.key) })
     }
 
     fn mail(&mut self, command: &Bytes, letters: &Letters) -> Result<Bytes, Difference> {
@@ -363,7 +382,8 @@ impl Naive {
             let (machine, tenant) = (letter.machine, letter.tenant);
             let model = model_of(models, machine)?;
             let rows = seen.rows;
-            let mut scene = Scene { naive: self, index, rows, reply: None, machine, tenant };
+            let mut scene =
+                Scene { naive: self, index, rows, reply: None, machine, tenant, kept: true };
             model.receive(&mut scene, &letter.body)?;
         }
         Ok(())

@@ -40,7 +40,7 @@ pub(crate) fn run(data_dir: &Path, only: Option<u16>, from: u64) -> anyhow::Resu
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

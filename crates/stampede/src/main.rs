@@ -4,8 +4,11 @@
 mod check;
 mod config;
 mod dump;
+mod queues;
+mod remote;
 mod serve;
 mod simulate;
+mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,10 +48,18 @@ enum Command {
     },
     /// Run the simulator: one process, one seed, every fault.
     Sim(simulate::SimFlags),
+    /// Queues of a server: list, create, send, receive, peek, redrive, purge, tail.
+    Queue(queues::QueueFlags),
+    #[command(verbatim_doc_comment)]
+    Work(work::WorkFlags),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
+    let result = match cli.command {
         Command::Serve(flags) => {
             memory::keep_freed();
             serve::run(*flags)
@@ -56,14 +67,37 @@ fn main() -> ExitCode {
         Command::Check { data_dir } => check::run(&data_dir),
         Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
         Command::Sim(flags) => simulate::run(&flags),
+        Command::Queue(flags) => queues::run(flags),
+        Command::Work(flags) => work::run(flags),
     };
     match result {
         Ok(code) => code,
+        // Whoever reads has had enough: `stampede queue tail jobs | head`.
+        Err(error) if dump::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("stampede: {}", in_one_line(&error));
-            ExitCode::FAILURE
+            if error.is::<remote::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Help and the version as they are; a mistake in one line.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody reads it, perhaps.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    let text = error.to_string();
+    let what = text.split("\n\n").next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    let words: Vec<_> = what.split_whitespace().collect();
+    eprintln!("stampede: {}; see --help", words.join(" "));
+    ExitCode::from(2)
 }
 
 /// The error and its causes; a cause that is part of what was said already is not said again.

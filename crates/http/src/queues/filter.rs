@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use queue::filter::{Edge, Filter, Rule};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Attributes that a filter names.
 const ATTRIBUTES_MAX: usize = 20;
@@ -84,10 +84,32 @@ fn numeric(parts: &[Value]) -> Result<Rule, &'static str> {
     Ok(Rule::Between { from, to })
 }
 
+/// The JSON that [`from_json`] reads.
+pub(crate) fn to_json(filter: &Filter) -> Value {
+    let rules = |rules: &Vec<Rule>| rules.iter().map(rule_to_json).collect::<Value>();
+    filter.attributes.iter().map(|(name, said)| (name.clone(), rules(said))).collect()
+}
+
+fn rule_to_json(rule: &Rule) -> Value {
+    match rule {
+        Rule::Is(text) => Value::String(text.clone()),
+        Rule::Prefix(prefix) => json!({"prefix": prefix}),
+        Rule::Exists(is) => json!({"exists": is}),
+        Rule::Between { from, to } => {
+            let mut parts = Vec::new();
+            for (edge, with, without) in [(from, ">=", ">"), (to, "<=", "<")] {
+                if let Some(edge) = edge {
+                    parts.push(json!(if edge.included { with } else { without }));
+                    parts.push(json!(edge.number()));
+                }
+            }
+            json!({"numeric": parts})
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -102,6 +124,7 @@ mod tests {
         let (from, to) = (Some(Edge::new(1.0, false)), Some(Edge::new(9.0, true)));
         assert_eq!(filter.attributes["size"], [Rule::Between { from, to }, Rule::number(20.0)]);
         assert_eq!(filter.attributes["trace"], [Rule::Exists(false)]);
+        assert_eq!(from_json(&to_json(&filter)), Ok(filter), "and written so");
     }
 
     #[test]

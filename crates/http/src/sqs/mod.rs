@@ -272,6 +272,9 @@ fn refused(refusal: queue::Refusal) -> SqsError {
         queue::Refusal::NoJob => ErrorKind::ResourceNotFound.because("The task does not exist."),
         queue::Refusal::SameQueue => ErrorKind::InvalidParameterValue
             .because("Source and destination must not be the same queue."),
+        queue::Refusal::NoTopic
+        | queue::Refusal::NoSubscription
+        | queue::Refusal::Subscriptions => unreachable!("this dialect knows no topics"),
         queue::Refusal::Mode => {
             ErrorKind::InvalidAttributeValue.because("A queue stays FIFO, or not, for ever.")
         }

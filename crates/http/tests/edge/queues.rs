@@ -351,6 +351,81 @@ async fn queues_are_made_once_changed_listed_purged_and_deleted() {
 }
 
 #[tokio::test]
+async fn who_found_no_room_may_ask_again_with_the_same_key() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "maxMessages": 1})).await;
+    server.send_to("jobs", json!({"body": 1})).await;
+    let headers = format!("{JSON}idempotency-key: k1\r\n");
+    let path = "/v1/queues/jobs/messages";
+    let full = server.send("POST", path, &headers, r#"{"body": 2}"#).await;
+    full.problem(429, "quota-exceeded");
+    assert_eq!(server.post("/v1/queues/jobs:purge", "").await.status, 204);
+    let first = server.send("POST", path, &headers, r#"{"body": 2}"#).await;
+    let again = server.send("POST", path, &headers, r#"{"body": 2}"#).await;
+    assert_eq!(Server::ok(&first, 202), Server::ok(&again, 202));
+    assert_eq!(server.look("jobs").await["visible"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_published_reaches_every_subscription_that_wants_it() {
+    let (server, _) = Server::start_product(3).await;
+    let made = server.post("/v1/topics", r#"{"name": "news"}"#).await;
+    assert!(Server::ok(&made, 201)["topicId"].is_string());
+    assert_eq!(server.post("/v1/topics", r#"{"name": "news"}"#).await.status, 200);
+    let subscriptions = "/v1/topics/news/subscriptions";
+    let all = json!({"name": "all"});
+    let cheap = json!({"name": "cheap", "filter": {"price": [{"numeric": ["<", 10]}]}, "maxReceiveCount": 3});
+    for subscription in [&all, &cheap] {
+        let made = server.post(subscriptions, &subscription.to_string()).await;
+        assert_eq!(Server::ok(&made, 201)["name"], subscription["name"]);
+    }
+    assert_eq!(server.post(subscriptions, &cheap.to_string()).await.status, 200);
+    let messages = json!({"messages": [
+        {"body": "a", "attributes": {"price": 5}},
+        {"body": "b", "attributes": {"price": 50}},
+    ]});
+    let published = server.post("/v1/topics/news/messages:batch", &messages.to_string()).await;
+    let results = Server::ok(&published, 200)["results"].clone();
+    assert_eq!(
+        (&results[0]["subscriptions"], &results[1]["subscriptions"]),
+        (&json!(2), &json!(1))
+    );
+    let one = server.post("/v1/topics/news/messages", r#"{"body": "c"}"#).await;
+    assert_eq!(Server::ok(&one, 202)["sequence"], 3);
+    let mut got = Vec::new();
+    while got.len() < 3 {
+        let ask = json!({"maxMessages": 10, "waitSeconds": 20});
+        for message in server.receive("all", ask).await {
+            got.push(message["body"].clone());
+        }
+    }
+    assert_eq!(got, ["a", "b", "c"]);
+    let cheap = server.receive("cheap", json!({"maxMessages": 10, "waitSeconds": 20})).await;
+    assert_eq!(cheap.len(), 1);
+    assert_eq!(cheap[0]["messageId"], results[0]["messageId"]);
+    let view = Server::ok(&server.get("/v1/topics/news").await, 200);
+    assert_eq!(view["subscriptions"][1]["filter"]["price"][0]["numeric"], json!(["<", 10.0]));
+    assert_eq!(server.get("/v1/topics").await.json()["items"][0]["name"], "news");
+
+    let gone = format!("{subscriptions}/cheap");
+    assert_eq!(server.send("DELETE", &gone, "", "").await.status, 204);
+    server.send("DELETE", &gone, "", "").await.problem(404, "not-found");
+    assert_eq!(server.send("DELETE", "/v1/topics/news", "", "").await.status, 204);
+    server.post("/v1/topics/news/messages", r#"{"body": 1}"#).await.problem(404, "not-found");
+    server.post(subscriptions, r#"{"name": "x"}"#).await.problem(404, "not-found");
+    server.post("/v1/topics", r#"{"name": "a b"}"#).await.problem(400, "invalid-parameter");
+    server.post("/v1/topics", r#"{"name": "a", "x": 1}"#).await.problem(400, "invalid-body");
+    server.post("/v1/topics", r#"{"name": "t"}"#).await;
+    let path = "/v1/topics/t/subscriptions";
+    let bad = server.post(path, r#"{"name": "x", "colour": 1}"#).await;
+    assert!(bad.problem(400, "invalid-body").contains("colour"));
+    let bad = server.post(path, r#"{"name": "x", "filter": {"a": 1}}"#).await;
+    assert!(bad.problem(400, "invalid-body").contains("filter"));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn dead_letters_are_moved_back_as_a_job() {
     let (server, _) = Server::start_product(3).await;
     server.make(json!({"name": "jobs", "maxReceiveCount": 1, "deadLetterQueue": "dead"})).await;

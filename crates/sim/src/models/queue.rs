@@ -24,7 +24,7 @@ use bytes::Bytes;
 use kernel::codec::{pack, split_command, unpack};
 use kernel::machine::Place;
 use kernel::mail;
-use queue::{Command, DeadLetter, MACHINE, Reply, Settings, Totals};
+use queue::{Command, DeadLetter, MACHINE, Refusal, Reply, SendRefusal, Settings, Totals};
 
 pub use clients::QueueSubject;
 use ledger::{Ledger, Name};
@@ -130,6 +130,16 @@ impl Model for QueueModel {
         let actual = Reply::decode(bytes).map_err(|error| error.to_string())?;
         let expected = self.command(scene, command, &actual)?;
         same("reply", &expected, &actual)?;
+        // Whoever finds no room at all may come again with the same key.
+        let no_room = match &expected {
+            Reply::Sent(sent) => sent
+                .iter()
+                .all(|sent| matches!(sent, Err(SendRefusal::Messages | SendRefusal::Bytes))),
+            reply => *reply == Reply::Refused(Refusal::Inflight),
+        };
+        if no_room {
+            scene.may_be_asked_again();
+        }
         Ok(bytes.clone())
     }
 

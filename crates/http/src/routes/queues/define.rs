@@ -90,12 +90,26 @@ pub(super) struct NewQueue {
     unknown: BTreeMap<String, serde_json::Value>,
 }
 
+impl NewQueue {
+    /// Its name and its settings.
+    pub(super) fn check(&self) -> Result<(&str, Settings), Problem> {
+        let NewQueue { name, mode, change, unknown } = self;
+        if let Some(field) = unknown.keys().next() {
+            return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
+        }
+        check_name(name)?;
+        let mut settings = Settings::usual((*mode).into());
+        change.apply_to(&mut settings)?;
+        Ok((name, settings))
+    }
+}
+
 /// A queue that is there now.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct QueueMade {
     /// Never used again, even if the name is.
-    queue_id: String,
+    pub(super) queue_id: String,
     name: String,
 }
 
@@ -215,19 +229,13 @@ pub(super) async fn create(
     idempotency: Idempotency,
     body: Json<NewQueue>,
 ) -> Result<(StatusCode, Answer<QueueMade>), Problem> {
-    let NewQueue { name, mode, change, unknown } = &body.value;
-    if let Some(field) = unknown.keys().next() {
-        return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
-    }
-    check_name(name)?;
-    let mut settings = Settings::usual((*mode).into());
-    change.apply_to(&mut settings)?;
+    let (name, settings) = body.value.check()?;
     let key = idempotency.with(caller.tenant, &body.raw);
     make(&edge, &caller, name, settings, key).await
 }
 
 /// Makes a queue, unless it is there.
-async fn make(
+pub(super) async fn make(
     edge: &Edge,
     caller: &Caller,
     name: &str,

@@ -11,6 +11,7 @@ mod send;
 mod settings;
 mod settle;
 mod shown;
+mod topics;
 
 use queue::{Definition, Refusal};
 
@@ -31,7 +32,15 @@ pub fn routes() -> Vec<Routes> {
     let messages = settle::routes(receive::routes(send::routes(messages)));
     let redrives = Routes::new("redrives", "Dead letters on their way back.");
     let curl = Routes::new("curl", "Queues by hand.");
-    vec![define::routes(queues), messages, redrive::routes(redrives), curl::routes(curl)]
+    let topics =
+        Routes::new("topics", "What is published goes to every subscription: a queue each.");
+    vec![
+        define::routes(queues),
+        messages,
+        redrive::routes(redrives),
+        topics::routes(topics),
+        curl::routes(curl),
+    ]
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
@@ -64,6 +73,11 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Mode => ProblemKind::Conflict.because("the mode of a queue does not change"),
         Refusal::Redriving => {
             ProblemKind::Conflict.because("messages of this queue are being moved already")
+        }
+        Refusal::NoTopic => ProblemKind::NotFound.because("there is no such topic"),
+        Refusal::NoSubscription => ProblemKind::NotFound.because("there is no such subscription"),
+        Refusal::Subscriptions => {
+            ProblemKind::Unprocessable.because("a topic has 1000 subscriptions at most")
         }
         Refusal::NoJob => ProblemKind::NotFound.because("there is no such redrive"),
         Refusal::SameQueue => {

@@ -6,7 +6,7 @@ use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use queue::parcel::Parcel;
-use queue::{Definition, Mode, Reply, SendRefusal, Sent};
+use queue::{Definition, Mode, Reply, SendRefusal, Sent, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -164,16 +164,13 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
 }
 
 /// The parcel and the rest of a message, checked against its queue.
-pub(super) fn packed(
-    definition: &Definition,
-    parcel: &Parcel,
-) -> Result<queue::NewMessage, Problem> {
-    let max = definition.settings.max_body_bytes;
+pub(super) fn packed(settings: &Settings, parcel: &Parcel) -> Result<queue::NewMessage, Problem> {
+    let max = settings.max_body_bytes;
     if parcel.counted_bytes() as u64 > max {
         let detail = format!("at body: it has more than {max} bytes, with its attributes");
         return Err(ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max));
     }
-    let dedup = definition.settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
+    let dedup = settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
     let parcel = parcel.encode();
     Ok(queue::NewMessage { delay_ms: None, priority: 0, group: None, dedup, parcel })
 }
@@ -182,6 +179,20 @@ impl NewMessage {
     fn packed(
         &self,
         definition: &Definition,
+        trace_id: Option<u128>,
+    ) -> Result<queue::NewMessage, Problem> {
+        let packed = self.packed_for(&definition.settings, trace_id)?;
+        match (definition.settings.mode, &packed.group) {
+            (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
+            (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
+            _ => Ok(packed),
+        }
+    }
+
+    /// As [`NewMessage::packed`], for whoever takes messages with and without a group.
+    pub(super) fn packed_for(
+        &self,
+        settings: &Settings,
         trace_id: Option<u128>,
     ) -> Result<queue::NewMessage, Problem> {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
@@ -205,19 +216,23 @@ impl NewMessage {
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
-        let mut packed = packed(definition, &parcel)?;
+        let mut packed = packed(settings, &parcel)?;
         packed.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
         packed.priority = self.priority;
         packed.group.clone_from(&self.message_group_id);
         if let Some(key) = &self.deduplication_key {
             packed.dedup = Some(dedup_of_key(key));
         }
-        match (definition.settings.mode, &packed.group) {
-            (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
-            (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
-            _ => Ok(packed),
-        }
+        Ok(packed)
     }
+}
+
+pub(super) fn check_batch(batch: &NewMessages) -> Result<&[NewMessage], Problem> {
+    if (1..=BATCH_MAX).contains(&batch.messages.len()) {
+        return Ok(&batch.messages);
+    }
+    let detail = format!("at messages: there are 1 to {BATCH_MAX}");
+    Err(ProblemKind::InvalidBody.because(detail))
 }
 
 pub(super) fn trace_id(headers: &HeaderMap) -> Option<u128> {
@@ -282,11 +297,7 @@ pub(super) async fn batch(
     body: Json<NewMessages>,
 ) -> Result<Answer<BatchResults>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
-    let messages = &body.value.messages;
-    if !(1..=BATCH_MAX).contains(&messages.len()) {
-        let detail = format!("at messages: there are 1 to {BATCH_MAX}");
-        return Err(ProblemKind::InvalidBody.because(detail));
-    }
+    let messages = check_batch(&body.value)?;
     let trace_id = trace_id(&headers);
     let packed = messages.iter().map(|message| message.packed(&definition, trace_id));
     let packed: Vec<_> = packed.collect();

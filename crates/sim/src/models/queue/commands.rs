@@ -246,15 +246,10 @@ impl QueueModel {
             Command::Ack(ack) => name(&ack.queue),
             Command::Nack(nack) => name(&nack.queue),
             Command::Extend(extend) => name(&extend.queue),
-            Command::StartRedrive(_) | Command::CancelRedrive { .. } => {
-                return Err("no client of the simulator moves messages".to_owned());
-            }
+            other => return Err(format!("no client of the simulator asks for {other:?}")),
         };
         let Some(at) = self.find(&name) else { return Ok(Reply::Refused(Refusal::NoQueue)) };
         let reply = match command {
-            Command::Create(_) | Command::StartRedrive(_) | Command::CancelRedrive { .. } => {
-                unreachable!("answered above")
-            }
             Command::Update(update) => self.update(at, update),
             Command::Delete { .. } => {
                 self.empty(at, "deleted")?;
@@ -276,6 +271,7 @@ impl QueueModel {
             Command::Extend(extend) => {
                 self.extend(scene, at, &extend.receipts, extend.visibility_ms)?
             }
+            _ => unreachable!("answered above"),
         };
         self.queues[at].note_ready(self.now_ms, self.step);
         Ok(reply)

@@ -1,0 +1,170 @@
+//! Every call, once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{
+    Attribute, Backoff, Bound, Call, Client, Error, ListQueues, Method, Mode, NewQueue, Outgoing,
+    PeekState, QueueSettings, QueueUpdate, Receive,
+};
+use http_edge::server::ServerOptions;
+use http_edge::tls::Tls;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Mail {
+    to: String,
+    tries: u8,
+}
+
+#[tokio::test]
+async fn queues_are_made_changed_listed_purged_and_deleted() {
+    let server = Server::start().await;
+    let queues = server.client().queues();
+    let settings = QueueSettings {
+        max_receive_count: Some(3),
+        dead_letter_queue: Some("dead".to_owned()),
+        retry_backoff: Some(Backoff { base_seconds: 1, max_seconds: 9, jitter: true }),
+        max_messages: Some(100),
+        tags: Some(BTreeMap::from([("team".to_owned(), "mail".to_owned())])),
+        ..QueueSettings::default()
+    };
+    let orders = NewQueue::new("orders").fifo().settings(settings);
+    let made = queues.create(&orders).await.expect("made");
+    assert_eq!(queues.create(&orders).await.expect("there"), made);
+    let conflict = queues.create(&NewQueue::new("orders")).await.expect_err("other settings");
+    assert!(conflict.is("conflict"), "{conflict}");
+    for name in ["a1", "a2", "a3"] {
+        queues.create(&NewQueue::new(name)).await.expect("made");
+    }
+    let first = ListQueues { prefix: Some("a".to_owned()), limit: Some(2), cursor: None };
+    let page = queues.list(&first).await.expect("a page");
+    assert_eq!((page.items.len(), page.next_cursor.is_some()), (2, true));
+    let names: Vec<_> =
+        queues.list_all("").await.expect("all").into_iter().map(|queue| queue.name).collect();
+    assert_eq!(names, ["a1", "a2", "a3", "orders"]);
+
+    let info = queues.get("orders").await.expect("there");
+    assert_eq!((info.mode, info.max_receive_count), (Mode::Fifo, Some(3)));
+    assert_eq!((info.retry_backoff.max_seconds, info.max_messages), (9, Some(100)));
+    let change = QueueSettings { retention_seconds: Some(60), ..QueueSettings::default() };
+    let change = QueueUpdate::set(change).clear(Bound::MaxMessages);
+    let changed = queues.update("orders", &change).await.expect("changed");
+    assert_eq!((changed.retention_seconds, changed.max_messages), (60, None));
+    assert_eq!(changed.max_receive_count, Some(3), "what is left out stays");
+
+    server.client().queue("a1").send(&1).await.expect("sent");
+    queues.purge("a1").await.expect("purged");
+    assert_eq!(queues.get("a1").await.expect("there").visible, 0);
+    queues.delete("a1").await.expect("deleted");
+    let gone = queues.delete("a1").await.expect_err("it is gone");
+    assert_eq!(gone.problem().expect("a problem").status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_is_typed_from_end_to_end() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    let mail = Mail { to: "a@b.example".to_owned(), tries: 2 };
+    let message = Outgoing::new(&mail)
+        .expect("JSON")
+        .attribute("kind", "mail")
+        .attribute("size", 3)
+        .attribute("urgent", true)
+        .attribute("digest", vec![0, 255]);
+    let sent = queue.send_message(&message).await.expect("sent");
+    let seen = queue.peek(PeekState::Visible, 10).await.expect("looked");
+    assert_eq!((seen.len(), seen[0].receipt_handle.as_str()), (1, ""));
+    let got = queue.receive(Receive::up_to(10)).await.expect("received").remove(0);
+    assert_eq!((&got.message_id, got.sequence, got.receive_count), (&sent.message_id, 1, 1));
+    assert_eq!(got.body::<Mail>().expect("a mail"), mail);
+    assert!(matches!(got.body::<Vec<u8>>(), Err(Error::Body(_))));
+    assert_eq!(got.attributes["digest"], Attribute::Binary(vec![0, 255]));
+    assert_eq!(got.attributes["urgent"], Attribute::Bool(true));
+
+    queue.extend(&got, Duration::from_secs(120)).await.expect("longer");
+    server.advance(Duration::from_secs(100));
+    queue.nack(&got, None, &"why ".repeat(1000)).await.expect("a long reason is cut");
+    let again = queue.receive(Receive::default()).await.expect("received").remove(0);
+    assert_eq!(again.receive_count, 2);
+    queue.ack(&again).await.expect("done");
+    let stale = queue.ack(&again).await.expect_err("done already");
+    assert!(stale.is("conflict"), "{stale}: no answer was lost, so it is known");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_has_a_result_for_each_whatever_its_size() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    let mut batch: Vec<_> = (0..1500).map(|n| Outgoing::new(&n).expect("JSON")).collect();
+    batch[7] = Outgoing::new("x").expect("JSON").group("none here");
+    let results = queue.send_batch(&batch).await.expect("answered");
+    assert_eq!(results.len(), 1500);
+    let refused: Vec<_> = (0..1500).filter(|&n| results[n].is_err()).collect();
+    assert_eq!(refused, [7]);
+    assert_eq!(results[1499].as_ref().expect("sent").sequence, 1499);
+    let got = queue.receive(Receive::up_to(3)).await.expect("received");
+    let mut handles: Vec<_> = got.iter().map(|message| message.receipt_handle.clone()).collect();
+    assert!(queue.give_back(&handles[2..]).await.expect("answered")[0].is_ok());
+    handles[1] = "forged".to_owned();
+    let acked = queue.ack_batch(&handles).await.expect("answered");
+    let kinds: Vec<_> = acked
+        .iter()
+        .map(|r| r.as_ref().map_or_else(|e| e.problem().unwrap().status, |()| 0))
+        .collect();
+    assert_eq!(kinds, [0, 400, 409]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_with_the_first_message() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    let waiting = queue.clone();
+    let ask = Receive::up_to(5).wait(Duration::from_secs(20));
+    let waiting = tokio::spawn(async move { waiting.receive(ask).await });
+    while server.node.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    queue.send("now").await.expect("sent");
+    let got = waiting.await.expect("no panic").expect("received");
+    assert_eq!(&*got[0].plain_body(), b"now");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn other_calls_use_the_same_ground() {
+    let server = Server::start().await;
+    let call = Call::new(Method::POST, ["v1", "users", "ann/b", "searches"]);
+    let call = call.json(&json!({"q": "rome"})).expect("JSON").keyed();
+    let made: Value = server.client().call(call).await.expect("made");
+    assert_eq!(made["q"], "rome");
+    let list = Call::new(Method::GET, ["v1", "users", "ann/b", "searches"]);
+    let list: Value = server.client().call(list).await.expect("listed");
+    assert_eq!(list["items"][0]["q"], "rome");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_is_believed_only_when_it_is_trusted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let tls = Arc::new(Tls::load(cert, key).expect("a certificate and its key"));
+    let server = Server::start_with(ServerOptions { tls: Some(tls) }).await;
+    let builder = Client::builder(format!("https://localhost:{}", server.addr.port()));
+    let trusting = builder.clone().root_certificates(made.cert.pem()).build().expect("settings");
+    trusting.queues().create(&NewQueue::new("jobs")).await.expect("made");
+    let wary = builder.retry(client::Retry::none()).build().expect("settings");
+    let refused = wary.queues().get("jobs").await.expect_err("nobody vouches for it");
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+    server.stop().await;
+}

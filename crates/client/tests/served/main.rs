@@ -1,0 +1,6 @@
+//! The client against a real node and edge, in one process.
+
+mod calls;
+mod consumer;
+mod harness;
+mod retries;

@@ -1,0 +1,359 @@
+//! Topics: what is published goes to every subscription, and a subscription is a queue.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+use kernel::{Envelope, IdempotencyKey};
+use queue::{Command, Publish, Reply, Settings, Subscribe, Topic};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::define::{NewQueue, make};
+use super::send::{NewMessage, NewMessages, check_batch, trace_id};
+use super::{check_name, refused};
+use crate::app::{Edge, EdgeState};
+use crate::auth::Caller;
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::problem::{Problem, ProblemKind};
+use crate::queues::{filter, message_id};
+use crate::route::{Routes, doc};
+use crate::time::rfc3339;
+
+/// Its part of the table.
+pub(super) fn routes(table: Routes) -> Routes {
+    const NOT_THERE: &[ProblemKind] = &[ProblemKind::NotFound];
+    table
+        .post("/v1/topics", "topics.create", create,
+            doc("Create a topic").text("It keeps nothing itself. 200 when it was there.")
+                .idempotent().body::<NewTopic>().example(r#"{"name": "orders"}"#)
+                .gives::<TopicMade>(201, "Created").gives::<TopicMade>(200, "It was there")
+                .problems(&[ProblemKind::QuotaExceeded]))
+        .get("/v1/topics", "topics.list", list,
+            doc("List topics").scope("read").query::<ListQuery>()
+                .gives::<TopicPage>(200, "By name"))
+        .get("/v1/topics/{topic}", "topics.get", get,
+            doc("Look at a topic and its subscriptions").scope("read")
+                .gives::<TopicView>(200, "The topic").problems(NOT_THERE))
+        .delete("/v1/topics/{topic}", "topics.delete", delete,
+            doc("Delete a topic").text("The queues of its subscriptions stay, with what is in them.")
+                .gives_nothing(204, "Gone").problems(NOT_THERE))
+        .post("/v1/topics/{topic}/subscriptions", "topics.subscribe", subscribe,
+            doc("Subscribe")
+                .text("Makes a queue of this name, with these settings, that gets what is published \
+                    from now on and passes the filter. Again with another filter changes it.")
+                .body::<NewSubscription>()
+                .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5}"#)
+                .gives::<SubscriptionMade>(201, "It gets what is published")
+                .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+        .delete("/v1/topics/{topic}/subscriptions/{name}", "topics.unsubscribe", unsubscribe,
+            doc("Unsubscribe").text("The queue stays, with what is in it.")
+                .gives_nothing(204, "It gets no more").problems(NOT_THERE))
+        .post("/v1/topics/{topic}/messages", "topics.publish", publish,
+            doc("Publish a message").scope("produce").idempotent().body::<NewMessage>()
+                .example(r#"{"body": {"order": 17}, "attributes": {"kind": "mail.receipt"}}"#)
+                .gives::<MessagePublished>(202, "It is on its way to every subscription that wants it")
+                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
+        .post("/v1/topics/{topic}/messages:batch", "topics.publishBatch", publish_batch,
+            doc("Publish messages").scope("produce").idempotent().body::<NewMessages>()
+                .gives::<BatchPublished>(200, "What came of each, in order")
+                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
+}
+
+/// A topic to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewTopic {
+    /// 1 to 80 of `A-Z a-z 0-9 - _ .`
+    name: String,
+}
+
+/// A topic that is there now.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TopicMade {
+    topic_id: String,
+    name: String,
+}
+
+/// A topic.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TopicView {
+    topic_id: String,
+    name: String,
+    created_at: String,
+    /// The queues that get what is published.
+    subscriptions: Vec<SubscriptionView>,
+}
+
+/// A subscription.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SubscriptionView {
+    /// Of its queue.
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    filter: Option<Value>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TopicPage {
+    items: Vec<TopicView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<Cursor>,
+}
+
+/// A subscription to be made: a queue's name and settings, and a filter.
+#[derive(Deserialize, ToSchema)]
+struct NewSubscription {
+    /// Which messages; all when not given. See redrives.
+    #[schema(value_type = Option<Object>)]
+    filter: Option<Value>,
+    #[serde(flatten)]
+    queue: NewQueue,
+}
+
+/// A subscription that is there now.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SubscriptionMade {
+    name: String,
+    queue_id: String,
+}
+
+/// A message that was published.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct MessagePublished {
+    /// The same in every subscription.
+    message_id: String,
+    /// Its place in the topic's order.
+    sequence: u64,
+    /// Subscriptions that it goes to.
+    subscriptions: u32,
+}
+
+/// What came of each message of a batch, in its order.
+#[derive(Serialize, ToSchema)]
+struct BatchPublished {
+    results: Vec<MessagePublished>,
+}
+
+async fn submit(
+    edge: &Edge,
+    caller: &Caller,
+    topic: &str,
+    idempotency: Option<IdempotencyKey>,
+    command: &Command,
+) -> Result<Reply, Problem> {
+    check_name(topic)?;
+    let tenant = caller.tenant;
+    let command = command.encode();
+    let envelope = Envelope { machine: queue::MACHINE, tenant, idempotency, command };
+    let reply = edge.node.submit(queue::topic_place(tenant, topic), envelope).await?;
+    match Reply::decode(&reply).expect("queues answer with their replies") {
+        Reply::Refused(refusal) => Err(refused(refusal)),
+        reply => Ok(reply),
+    }
+}
+
+fn topic_id(number: u64) -> String {
+    format!("t_{number:x}")
+}
+
+fn shown(name: String, topic: Topic) -> TopicView {
+    let subscriptions = topic.subscriptions.into_iter().map(|(name, filter)| SubscriptionView {
+        name,
+        filter: filter.as_ref().map(filter::to_json),
+    });
+    TopicView {
+        topic_id: topic_id(topic.number),
+        name,
+        created_at: rfc3339(topic.created_ms).to_string(),
+        subscriptions: subscriptions.collect(),
+    }
+}
+
+async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Topic, Problem> {
+    check_name(name)?;
+    let row = queue::topic_row(caller.tenant, name);
+    let place = queue::topic_place(caller.tenant, name);
+    let view = edge.node.view_or_row(place, row).await?;
+    view.map(|view| queue::topic(&view.value)).ok_or_else(|| refused(queue::Refusal::NoTopic))
+}
+
+async fn create(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    idempotency: Idempotency,
+    body: Json<NewTopic>,
+) -> Result<(StatusCode, Answer<TopicMade>), Problem> {
+    let name = &body.value.name;
+    check_name(name)?;
+    caller.check_room(true)?;
+    let key = idempotency.with(caller.tenant, &body.raw);
+    let command = Command::CreateTopic { topic: name.clone() };
+    let Reply::Created { number, new } = submit(&edge, &caller, name, key, &command).await? else {
+        unreachable!("a CreateTopic is answered with Created");
+    };
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Answer(TopicMade { topic_id: topic_id(number), name: name.clone() })))
+}
+
+async fn list(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer<TopicPage>, Problem> {
+    let after = match query.cursor {
+        None => String::new(),
+        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
+            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+        })?,
+    };
+    let (tenant, limit, shards) = (caller.tenant, query.limit.get(), edge.node.all_rows());
+    let read = move || {
+        let mut names = Vec::new();
+        for rows in &shards {
+            names.extend(queue::topic_names(rows, tenant, &after, limit + 1));
+        }
+        names.sort();
+        names
+    };
+    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
+    let mut names = tokio::task::spawn_blocking(read).await.map_err(stopped)?;
+    let more = names.len() > limit;
+    names.truncate(limit);
+    let next = names.last().filter(|_| more).map(|name| Cursor(name.clone().into_bytes()));
+    let mut items = Vec::with_capacity(names.len());
+    for name in names {
+        // Deleted meanwhile, perhaps.
+        if let Ok(topic) = find(&edge, &caller, &name).await {
+            items.push(shown(name, topic));
+        }
+    }
+    Ok(Answer(TopicPage { items, next_cursor: next }))
+}
+
+async fn get(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Answer<TopicView>, Problem> {
+    let topic = find(&edge, &caller, &name).await?;
+    Ok(Answer(shown(name, topic)))
+}
+
+async fn delete(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let command = Command::DeleteTopic { topic: name.clone() };
+    submit(&edge, &caller, &name, None, &command).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn subscribe(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(topic): Path<String>,
+    body: Json<NewSubscription>,
+) -> Result<(StatusCode, Answer<SubscriptionMade>), Problem> {
+    let NewSubscription { filter, queue } = &body.value;
+    find(&edge, &caller, &topic).await?;
+    let filter = match filter.as_ref().map(filter::from_json) {
+        Some(Err(why)) => return Err(ProblemKind::InvalidBody.because(format!("at filter: {why}"))),
+        Some(Ok(filter)) => Some(filter),
+        None => None,
+    };
+    let (name, settings) = queue.check()?;
+    // The queue first: what is published meanwhile is not for it yet.
+    let (_, Answer(made)) = make(&edge, &caller, name, settings, None).await?;
+    let subscribe = Subscribe { topic: topic.clone(), queue: name.to_owned(), filter };
+    let reply = submit(&edge, &caller, &topic, None, &Command::Subscribe(subscribe)).await?;
+    let Reply::Subscribed { new } = reply else {
+        unreachable!("a Subscribe is answered with Subscribed");
+    };
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    let queue_id = made.queue_id;
+    Ok((status, Answer(SubscriptionMade { name: name.to_owned(), queue_id })))
+}
+
+async fn unsubscribe(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path((topic, name)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let command = Command::Unsubscribe { topic: topic.clone(), queue: name };
+    submit(&edge, &caller, &topic, None, &command).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Publishes, with an answer for each. The bounds of a body are those that a queue usually has.
+async fn publish_all(
+    edge: &Edge,
+    caller: &Caller,
+    topic: &str,
+    key: Option<IdempotencyKey>,
+    messages: &[NewMessage],
+    trace_id: Option<u128>,
+) -> Result<Vec<MessagePublished>, Problem> {
+    let usual = Settings::usual(queue::Mode::Standard);
+    let packed = messages.iter().map(|message| message.packed_for(&usual, trace_id));
+    let messages = packed.collect::<Result<Vec<_>, Problem>>()?;
+    caller.check_room(false)?;
+    let publish = Publish { topic: topic.to_owned(), messages };
+    let reply = submit(edge, caller, topic, key, &Command::Publish(publish)).await?;
+    let Reply::Published(published) = reply else {
+        unreachable!("a Publish is answered with Published");
+    };
+    let shown = |published: queue::Published| MessagePublished {
+        message_id: message_id(published.id),
+        sequence: published.sequence,
+        subscriptions: published.subscriptions,
+    };
+    Ok(published.into_iter().map(shown).collect())
+}
+
+async fn publish(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(topic): Path<String>,
+    headers: HeaderMap,
+    idempotency: Idempotency,
+    body: Json<NewMessage>,
+) -> Result<(StatusCode, Answer<MessagePublished>), Problem> {
+    let key = idempotency.with(caller.tenant, &body.raw);
+    let messages = std::slice::from_ref(&body.value);
+    let trace_id = trace_id(&headers);
+    let mut sent = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
+    Ok((StatusCode::ACCEPTED, Answer(sent.remove(0))))
+}
+
+async fn publish_batch(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(topic): Path<String>,
+    headers: HeaderMap,
+    idempotency: Idempotency,
+    body: Json<NewMessages>,
+) -> Result<Answer<BatchPublished>, Problem> {
+    let messages = check_batch(&body.value)?;
+    let key = idempotency.with(caller.tenant, &body.raw);
+    let trace_id = trace_id(&headers);
+    let results = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
+    Ok(Answer(BatchPublished { results }))
+}

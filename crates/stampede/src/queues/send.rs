@@ -1,0 +1,188 @@
+//! `stampede queue send`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use client::{Attribute, Client, Outgoing, Queue};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::show;
+use crate::remote::{Usage, duration, print};
+
+/// Lines in one request, at most; a slow stdin sends what it has.
+const LINES_AT_ONCE: usize = 500;
+
+#[derive(Args)]
+pub(super) struct SendFlags {
+    /// The queue
+    queue: String,
+    /// The body
+    #[arg(conflicts_with_all = ["file", "lines"])]
+    body: Option<String>,
+    /// Read the body, or the lines, from a file; - is stdin
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Each line is a message, sent in batches; blank lines are none
+    #[arg(long, conflicts_with = "dedup")]
+    lines: bool,
+    /// Send as text what looks like JSON too
+    #[arg(long)]
+    text: bool,
+    /// A note: NAME=TEXT, or NAME:=JSON for numbers, true and false; may be given more than once
+    #[arg(long = "attribute", short = 'a', value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, Attribute)>,
+    /// Hide it for so long, like 30s, 5m, 2h or 1d
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    delay: Option<Duration>,
+    /// The group in which order is kept, in a FIFO queue
+    #[arg(long)]
+    group: Option<String>,
+    /// Not sent again with the same key, within the queue's window
+    #[arg(long, value_name = "KEY")]
+    dedup: Option<String>,
+    /// 0 to 9; higher goes first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
+}
+
+fn attribute(text: &str) -> Result<(String, Attribute), String> {
+    let wrong = || "it is NAME=TEXT or NAME:=JSON".to_owned();
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    match name.strip_suffix(':') {
+        Some(name) => {
+            let value = serde_json::from_str(value).map_err(|error| error.to_string())?;
+            Ok((name.to_owned(), value))
+        }
+        None if name.is_empty() => Err(wrong()),
+        None => Ok((name.to_owned(), value.into())),
+    }
+}
+
+impl SendFlags {
+    fn message(&self, body: &str) -> anyhow::Result<Outgoing> {
+        let json = if self.text { None } else { serde_json::from_str::<Box<RawValue>>(body).ok() };
+        let mut message = json.map_or_else(|| Outgoing::new(body), |raw| Ok(Outgoing::raw(raw)))?;
+        for (name, value) in &self.attributes {
+            message = message.attribute(name, value.clone());
+        }
+        if let Some(delay) = self.delay {
+            message = message.delay(delay);
+        }
+        if let Some(group) = &self.group {
+            message = message.group(group);
+        }
+        if let Some(key) = &self.dedup {
+            message = message.deduplication_key(key);
+        }
+        if let Some(priority) = self.priority {
+            message = message.priority(priority);
+        }
+        Ok(message)
+    }
+
+    /// The file, or stdin.
+    fn input(&self) -> anyhow::Result<Box<dyn Read + Send>> {
+        match self.file.as_deref() {
+            Some(path) if path.as_os_str() != "-" => {
+                let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+                Ok(Box::new(file))
+            }
+            _ => Ok(Box::new(std::io::stdin())),
+        }
+    }
+
+    fn whole_body(&self) -> anyhow::Result<String> {
+        if let Some(body) = &self.body {
+            return Ok(body.clone());
+        }
+        let mut bytes = Vec::new();
+        self.input()?.read_to_end(&mut bytes)?;
+        let mut text = String::from_utf8(bytes).map_err(|_| {
+            Usage("the body is not text: send bytes with curl -T FILE SERVER/q/QUEUE".to_owned())
+        })?;
+        // `echo hello | stampede queue send jobs` sends hello. A file is sent as it is.
+        if self.file.is_none() && text.ends_with('\n') {
+            text.pop();
+        }
+        Ok(text)
+    }
+}
+
+pub(super) async fn run(client: &Client, json: bool, flags: SendFlags) -> anyhow::Result<ExitCode> {
+    let queue = client.queue(&flags.queue);
+    if flags.lines {
+        return lines(&queue, json, &flags).await;
+    }
+    let sent = queue.send_message(&flags.message(&flags.whole_body()?)?).await?;
+    let again = if sent.duplicate { ", as it was before" } else { "" };
+    print(&if json {
+        show::json_lines(&[sent])?
+    } else {
+        format!("{} is number {}{again}\n", sent.message_id, sent.sequence)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends the lines as they come. Those that are refused are named, and the rest is sent.
+async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<ExitCode> {
+    let (sender, mut ready) = mpsc::channel(LINES_AT_ONCE);
+    let input = BufReader::new(flags.input()?);
+    tokio::task::spawn_blocking(move || {
+        for line in input.lines() {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let (mut sent, mut refused, mut number) = (0_u64, 0_u64, 0_u64);
+    let mut batch = Vec::new();
+    while ready.recv_many(&mut batch, LINES_AT_ONCE).await > 0 {
+        let (mut numbers, mut messages) = (Vec::new(), Vec::new());
+        for line in batch.drain(..) {
+            number += 1;
+            let line = line.with_context(|| format!("line {number}"))?;
+            if !line.trim().is_empty() {
+                numbers.push(number);
+                messages.push(flags.message(&line)?);
+            }
+        }
+        for (number, result) in numbers.into_iter().zip(queue.send_batch(&messages).await?) {
+            match result {
+                Ok(one) => {
+                    sent += 1;
+                    if json {
+                        print(&show::json_lines(&[one])?)?;
+                    }
+                }
+                Err(error) => {
+                    refused += 1;
+                    eprintln!("stampede: line {number}: {error}");
+                }
+            }
+        }
+    }
+    if !json {
+        print(&format!("{sent} sent, {refused} refused\n"))?;
+    }
+    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_text_unless_they_say_otherwise() {
+        assert_eq!(attribute("a=1"), Ok(("a".to_owned(), Attribute::from("1"))));
+        assert_eq!(attribute("a:=1"), Ok(("a".to_owned(), Attribute::from(1))));
+        assert_eq!(attribute("a=b=c"), Ok(("a".to_owned(), Attribute::from("b=c"))));
+        for bad in ["a", "=b", "a:=[1]", "a:=x"] {
+            assert!(attribute(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! `stampede queue` and `stampede work`, as a user runs them against a server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn stampede(server: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stampede"));
+    command.env("STAMPEDE_LOG", "warn").env("STAMPEDE_SERVER", server);
+    command.env_remove("STAMPEDE_KEY");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A process that does not outlive its test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> (Running, BufReader<ChildStdout>) {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        (Running(child), stdout)
+    }
+
+    fn signal(&self, name: &str) {
+        kill(name, &self.0.id().to_string());
+    }
+
+    fn wait(&mut self) -> Option<i32> {
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already ended, perhaps.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn kill(signal: &str, pid: &str) {
+    let sent = Command::new("kill").args([signal, pid]).status().expect("kill is there");
+    assert!(sent.success(), "{signal} {pid}");
+}
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("text");
+    line.trim_end().to_owned()
+}
+
+struct Server {
+    url: String,
+    key: Option<String>,
+    _running: Running,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Server {
+        Server::start_with(&["--dev"])
+    }
+
+    fn start_with(options: &[&str]) -> Server {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = stampede("");
+        command.args(["serve", "--shards", "1", "--listen", "127.0.0.1:0", "--data"]);
+        let (running, mut stdout) = Running::start(command.arg(folder.path()).args(options));
+        let mut key = None;
+        loop {
+            let line = line(&mut stdout);
+            assert!(!line.is_empty(), "it ended without a word of being ready");
+            if let Some(secret) = line.strip_prefix("admin key, shown this once: ") {
+                key = Some(secret.to_owned());
+            }
+            if let Some(url) = line.strip_prefix("stampede is ready on ") {
+                return Server { url: url.to_owned(), key, _running: running, folder };
+            }
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = stampede(&self.url);
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    /// What it prints; it must succeed.
+    #[track_caller]
+    fn says(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let said = self.says(&[&["queue", "--json"], arguments].concat());
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Runs with this on stdin.
+    fn fed(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        child.stdin.take().expect("piped").write_all(input).expect("it reads");
+        child.wait_with_output().expect("it ends")
+    }
+
+    fn worker(&self, queue: &str, options: &[&str], script: &str) -> Command {
+        let first = ["work", "--queue", queue];
+        self.command(&[&first[..], options, &["--", "sh", "-c", script]].concat())
+    }
+
+    fn counts(&self, queue: &str) -> [u64; 3] {
+        let info = self.json(&["ls", queue]).remove(0);
+        ["visible", "delayed", "inflight"].map(|name| info[name].as_u64().expect("a number"))
+    }
+}
+
+#[test]
+fn queues_and_messages_are_shown_in_tables_and_as_json() {
+    let server = Server::start();
+    assert!(server.says(&["queue", "create", "jobs"]).starts_with("jobs is there, as q_"));
+    let made = server.json(&["create", "orders.fifo", "--fifo", "--visibility", "2m"]);
+    assert_eq!(made[0]["name"], "orders.fifo");
+    server.says(&["queue", "send", "jobs", r#"{"n": 1.50}"#, "-a", "kind=mail", "-a", "size:=3"]);
+    let sent = server.json(&["send", "jobs", "hello", "--priority", "9"]);
+    assert_eq!(sent[0]["sequence"], 2);
+    server.says(&["queue", "send", "jobs", "later", "--delay", "1h"]);
+
+    let table = server.says(&["queue", "ls"]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "NAME         MODE      VISIBLE  DELAYED  INFLIGHT  DEAD  OLDEST");
+    assert!(lines[1].starts_with("jobs         standard        2        1         0     0 "));
+    assert!(lines[2].starts_with("orders.fifo  fifo            0 "), "{table}");
+    let queues = server.json(&["ls", "o"]);
+    assert_eq!((queues.len(), &queues[0]["mode"]), (1, &json!("FIFO")));
+    assert_eq!(queues[0]["defaultVisibilityTimeoutSeconds"], 120);
+
+    let table = server.says(&["queue", "peek", "jobs"]);
+    assert!(table.starts_with("SEQUENCE  RECEIVES  SENT "), "{table}");
+    assert!(table.contains(r#"kind=mail,size=3  {"n": 1.50}"#), "{table}");
+    let delayed = server.json(&["peek", "jobs", "--state", "delayed"]);
+    assert_eq!(delayed[0]["body"], "later");
+
+    let leased = server.json(&["receive", "jobs"]);
+    assert_eq!((&leased[0]["body"], &leased[0]["receiveCount"]), (&json!("hello"), &json!(1)));
+    assert!(leased[0]["receiptHandle"].is_string());
+    assert_eq!(server.counts("jobs"), [1, 1, 1], "it is leased, not gone");
+    let gone = server.says(&["queue", "receive", "jobs", "-n", "10", "--ack"]);
+    assert!(gone.contains("1.50"), "{gone}");
+    assert_eq!(server.counts("jobs"), [0, 1, 1]);
+    assert!(server.json(&["receive", "jobs"]).is_empty());
+    assert_eq!(server.says(&["queue", "purge", "jobs"]), "jobs is empty\n");
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+}
+
+#[test]
+fn bodies_come_from_arguments_files_stdin_and_lines() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let file = server.folder.path().join("body");
+    std::fs::write(&file, "two\nlines\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    server.says(&["queue", "send", "jobs", "--file", file]);
+    assert!(server.fed(&["queue", "send", "jobs"], b"piped\n").status.success());
+    server.says(&["queue", "send", "jobs", "--text", "17"]);
+    let lines = server.fed(&["queue", "send", "jobs", "--lines"], b"one\n\n{\"two\": 2}\n3");
+    assert_eq!(text(&lines.stdout), "3 sent, 0 refused\n");
+    let first = ["queue", "--json", "send", "jobs", "--dedup", "k", "x"];
+    server.says(&first);
+    let again: Value = serde_json::from_str(&server.says(&first)).expect("JSON");
+    assert_eq!(again["duplicate"], true);
+    let bodies: Vec<Value> =
+        server.json(&["peek", "jobs"]).iter().map(|message| message["body"].clone()).collect();
+    let expected = json!(["two\nlines\n", "piped", "17", "one", {"two": 2}, 3, "x"]);
+    assert_eq!(Value::Array(bodies), expected);
+
+    let many: String = (0..1234).map(|n| format!("{n}\n")).collect();
+    let sent = server.fed(&["queue", "--json", "send", "jobs", "--lines"], many.as_bytes());
+    assert_eq!(text(&sent.stdout).lines().count(), 1234);
+    let large = format!("small\n{}\n", "x".repeat(262_200));
+    let sent = server.fed(&["queue", "send", "jobs", "--lines"], large.as_bytes());
+    assert_eq!((text(&sent.stdout).as_str(), sent.status.code()), ("1 sent, 1 refused\n", Some(1)));
+    assert!(text(&sent.stderr).starts_with("stampede: line 2: at body"), "{}", text(&sent.stderr));
+    let bytes = server.fed(&["queue", "send", "jobs"], &[0xff, 0]);
+    assert_eq!(bytes.status.code(), Some(2));
+    assert!(text(&bytes.stderr).contains("curl -T"), "{}", text(&bytes.stderr));
+}
+
+#[test]
+fn tail_prints_what_arrives_and_takes_nothing() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "before"]);
+    let tail = ["queue", "tail", "jobs", "--interval-ms", "20", "--max", "3"];
+    let (mut tailing, mut stdout) = Running::start(&mut server.command(&tail));
+    assert!(line(&mut stdout).contains("SEQUENCE"));
+    assert!(line(&mut stdout).ends_with("\"before\""));
+    server.says(&["queue", "send", "jobs", "first"]);
+    assert!(line(&mut stdout).ends_with("\"first\""));
+    server.says(&["queue", "receive", "jobs", "--ack"]);
+    server.says(&["queue", "send", "jobs", "second"]);
+    assert!(line(&mut stdout).ends_with("\"second\""));
+    assert_eq!(tailing.wait(), Some(0));
+    assert_eq!(server.counts("jobs"), [2, 0, 0]);
+    let json = server.json(&["tail", "jobs", "-n", "1", "--max", "1"]);
+    assert_eq!((&json[0]["body"], &json[0]["receiveCount"]), (&json!("second"), &json!(0)));
+}
+
+#[test]
+fn a_command_is_run_for_each_message_and_its_status_settles_it() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "hello", "-a", "kind=mail"]);
+    server.says(&["queue", "send", "jobs", r#"{"n": 1}"#]);
+    let script = "echo \"$STAMPEDE_QUEUE $STAMPEDE_SEQUENCE $STAMPEDE_RECEIVE_COUNT \
+        $STAMPEDE_MESSAGE_ID ${STAMPEDE_ATTR_kind-none} $(cat)\"";
+    let output = server.worker("jobs", &["--once"], script).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!((&lines[0][..3], &lines[0][4..]), (&["jobs", "1", "1"][..], &["mail", "hello"][..]));
+    assert_eq!((lines[1][1], &lines[1][4..]), ("2", &["none", "{\"n\":", "1}"][..]));
+    assert!(text(&output.stderr).contains("2 done, 0 failed"), "{}", text(&output.stderr));
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+
+    server.says(&["queue", "send", "jobs", "x"]);
+    let status = |command: &[&str]| {
+        let arguments = [&["work", "--queue", "jobs", "--once", "--"], command].concat();
+        assert_eq!(server.run(&arguments).status.code(), Some(0));
+        let left = server.json(&["peek", "jobs"]);
+        left.first().map(|message| message["lastReason"].as_str().expect("a reason").to_owned())
+    };
+    assert_eq!(status(&["false"]).as_deref(), Some("exit status 1"));
+    let script = "echo one >&2; echo 'no such address' >&2; echo >&2; exit 3";
+    assert_eq!(status(&["sh", "-c", script]).as_deref(), Some("exit status 3: no such address"));
+    assert_eq!(status(&["sh", "-c", "kill -9 $$"]).as_deref(), Some("killed by signal 9"));
+    let missing = status(&["/no/such/command"]).expect("it is still there");
+    assert!(missing.starts_with("/no/such/command: No such file"), "{missing}");
+    assert_eq!(status(&["true"]), None);
+}
+
+#[test]
+fn the_message_of_a_worker_that_was_killed_goes_to_another() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "x"]);
+    let mut first = server.worker("jobs", &["--visibility", "2s"], "echo $$; exec sleep 1000");
+    let (first, mut stdout) = Running::start(&mut first);
+    let orphan = line(&mut stdout);
+    first.signal("-KILL");
+    let mut second = server.worker("jobs", &[], "echo \"again $STAMPEDE_RECEIVE_COUNT\"");
+    let (mut second, mut stdout) = Running::start(&mut second);
+    assert_eq!(line(&mut stdout), "again 2");
+    kill("-KILL", &orphan);
+    second.signal("-TERM");
+    assert_eq!(second.wait(), Some(0));
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+}
+
+#[test]
+fn the_first_signal_waits_for_commands_and_the_second_kills_them() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let go = server.folder.path().join("go");
+    let script = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done", go.display());
+    for (signal, kills) in [("-INT", false), ("-TERM", true)] {
+        let _ = std::fs::remove_file(&go);
+        server.says(&["queue", "send", "jobs", "x"]);
+        let mut command = server.worker("jobs", &[], &script);
+        let (mut worker, mut stdout) = Running::start(command.stderr(Stdio::piped()));
+        assert_eq!(line(&mut stdout), "begun");
+        let mut stderr = BufReader::new(worker.0.stderr.take().expect("piped"));
+        worker.signal(signal);
+        assert!(line(&mut stderr).contains("waiting for running commands"));
+        if kills {
+            worker.signal(signal);
+            assert!(line(&mut stderr).contains("0 done, 0 failed, 1 given back"));
+            assert_eq!(worker.wait(), Some(1));
+            assert_eq!(server.counts("jobs"), [1, 0, 0]);
+        } else {
+            std::fs::write(&go, "").expect("written");
+            assert_eq!(worker.wait(), Some(0));
+            assert_eq!(server.counts("jobs"), [0, 0, 0]);
+        }
+    }
+}
+
+#[test]
+fn a_key_is_needed_and_taken_from_the_environment() {
+    let server = Server::start_with(&[]);
+    let key = server.key.clone().expect("the first start prints a key");
+    let output = server.run(&["queue", "ls"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("401, unauthenticated"), "{}", text(&output.stderr));
+    let with = server.command(&["queue", "create", "jobs"]).env("STAMPEDE_KEY", &key).output();
+    assert!(with.expect("it runs").status.success());
+    assert!(server.says(&["queue", "ls", "--key", &key]).contains("jobs"));
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let nobody = format!("http://{closed}");
+    for (arguments, code, said) in [
+        (&["queue", "ls", "--colour"][..], 2, "--colour"),
+        (&["queue", "create"][..], 2, "<NAME>"),
+        (&["queue", "create", "x", "--max-receives", "3"][..], 2, "--dead-letter"),
+        (&["queue", "peek", "jobs", "--state", "lost"][..], 2, "visible, delayed, inflight"),
+        (&["queue", "send", "jobs", "x", "--delay", "soon"][..], 2, "30s, 5m"),
+        (&["queue", "send", "jobs", "x", "--attribute", "k"][..], 2, "NAME=TEXT"),
+        (&["queue", "send", "jobs", "x", "--priority", "10"][..], 2, "10"),
+        (&["queue", "send", "jobs", "x", "--lines"][..], 2, "--lines"),
+        (&["queue", "ls", "--server", "nowhere"][..], 2, "http://HOST:PORT"),
+        (&["queue", "ls", "--key", "a\nb"][..], 2, "the key has"),
+        (&["work", "--queue", "jobs"][..], 2, "<CMD>"),
+        (&["work", "--", "true"][..], 2, "--queue"),
+        (&["queue", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
+        (&["work", "--queue", "jobs", "--", "true"][..], 1, "cannot reach http://127.0.0.1:"),
+    ] {
+        let output = stampede(&nobody).args(arguments).stdin(Stdio::null()).output();
+        let output = output.expect("it runs");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(
+            stderr.starts_with("stampede: ") && stderr.contains(said),
+            "{arguments:?}: {stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+/// Reads a request to the end of its body.
+fn request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let whole = text(&bytes);
+        if let Some((head, body)) = whole.split_once("\r\n\r\n") {
+            let length = head.to_lowercase();
+            let length = length.split("content-length: ").nth(1).and_then(|l| l.lines().next());
+            if body.len() >= length.map_or(0, |length| length.parse().expect("a number")) {
+                return whole;
+            }
+        }
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).expect("a request");
+        bytes.extend(&part[..count]);
+    }
+}
+
+#[test]
+fn redrive_asks_as_it_was_told_and_follows_to_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let stub = std::thread::spawn(move || {
+        let progress = |state, moved| json!({"redriveId": "r 1", "state": state, "moved": moved, "matched": 5, "skipped": 2});
+        let answers = [
+            (202, json!({"redriveId": "r 1"})),
+            (200, progress("running", 3)),
+            (200, progress("done", 5)),
+        ];
+        let answer = |(status, body): (u16, Value)| {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let asked = request(&mut stream);
+            let body = body.to_string();
+            let head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
+            let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).expect("it reads");
+            asked
+        };
+        answers.map(answer)
+    });
+    let output = stampede(&url)
+        .args(["queue", "redrive", "dead", "--to", "jobs", "--rate", "50", "--limit", "5"])
+        .args(["--filter", r#"{"kind": "mail"}"#])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "done: 5 moved, 5 matched, 2 skipped\n");
+    let asked = stub.join().expect("three requests");
+    assert!(asked[0].starts_with("POST /v1/queues/dead:redrive HTTP/1.1\r\n"), "{}", asked[0]);
+    assert!(asked[0].to_lowercase().contains("\r\nidempotency-key: "), "{}", asked[0]);
+    let body = asked[0].split_once("\r\n\r\n").expect("a body").1;
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    let expected = json!({
+        "targetQueue": "jobs", "maxMessagesPerSecond": 50, "limit": 5, "filter": {"kind": "mail"}
+    });
+    assert_eq!(body, expected);
+    assert!(asked[1].starts_with("GET /v1/redrives/r%201 HTTP/1.1\r\n"), "{}", asked[1]);
+}
