@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks to a person")]
 
 mod ci;
+mod clients;
 mod fuzz;
 mod metadata;
 mod needs;

@@ -12,6 +12,8 @@ use crate::shell;
 pub(crate) struct Need {
     /// What is looked for on the `PATH`.
     pub(crate) binary: &'static str,
+    /// A command line that must succeed too, where the program alone is not enough.
+    pub(crate) must_run: &'static [&'static str],
     /// The Debian package that brings it.
     pub(crate) package: &'static str,
     /// Who uses it.
@@ -20,12 +22,12 @@ pub(crate) struct Need {
 
 /// Installs what is missing, and only that; asks the network for nothing when all is there.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
-    let missing = missing(needs, shell::on_path);
+    let missing = missing(needs, is_there);
     if missing.is_empty() {
         return Ok(());
     }
     for need in &missing {
-        println!("missing: {} ({})", need.binary, need.why);
+        println!("missing: {} ({})", need.package, need.why);
     }
     let by_hand = by_hand(&missing);
     if !shell::on_path("apt-get") {
@@ -37,16 +39,24 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     install.args(missing.iter().map(|need| need.package));
     shell::run(&mut install).context(by_hand.clone())?;
 
-    let still = self::missing(needs, shell::on_path);
+    let still = self::missing(needs, is_there);
     if !still.is_empty() {
-        let names: Vec<_> = still.iter().map(|need| need.binary).collect();
-        bail!("installed, but not on the PATH: {}", names.join(", "));
+        let names: Vec<_> = still.iter().map(|need| need.package).collect();
+        bail!("installed, but not on the PATH or not running: {}", names.join(", "));
     }
     Ok(())
 }
 
-fn missing(needs: &[Need], found: impl Fn(&str) -> bool) -> Vec<&Need> {
-    needs.iter().filter(|need| !found(need.binary)).collect()
+fn missing(needs: &[Need], found: impl Fn(&Need) -> bool) -> Vec<&Need> {
+    needs.iter().filter(|need| !found(need)).collect()
+}
+
+fn is_there(need: &Need) -> bool {
+    let runs = || match need.must_run {
+        [] => true,
+        [program, args @ ..] => shell::read(shell::command(*program).args(args)).is_ok(),
+    };
+    shell::on_path(need.binary) && runs()
 }
 
 fn by_hand(missing: &[&Need]) -> String {
@@ -76,11 +86,11 @@ fn apt_get(by_hand: &str) -> Result<Command> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, by_hand, missing};
+    use super::{Need, by_hand, is_there, missing};
 
     const NEEDS: &[Need] = &[
-        Need { binary: "curl", package: "curl", why: "the tour" },
-        Need { binary: "c++", package: "g++", why: "libfuzzer" },
+        Need { binary: "curl", must_run: &[], package: "curl", why: "the tour" },
+        Need { binary: "c++", must_run: &[], package: "g++", why: "libfuzzer" },
     ];
 
     #[test]
@@ -89,8 +99,15 @@ mod tests {
     }
 
     #[test]
+    fn program_that_does_not_run_as_it_must_is_missing() {
+        let sh = |must_run| Need { binary: "sh", must_run, package: "dash", why: "this test" };
+        assert!(is_there(&sh(&[])) && is_there(&sh(&["sh", "-c", "exit 0"])));
+        assert!(!is_there(&sh(&["sh", "-c", "exit 1"])));
+    }
+
+    #[test]
     fn a_missing_program_is_asked_for_by_its_package() {
-        let missing = missing(NEEDS, |binary| binary == "curl");
+        let missing = missing(NEEDS, |need| need.binary == "curl");
         assert_eq!(by_hand(&missing), "Install by hand, then run this again: g++");
     }
 }
