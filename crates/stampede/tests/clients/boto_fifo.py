@@ -1,6 +1,7 @@
 """FIFO queues by boto3: groups in order, duplicates left out, receives that are repeated."""
 
 import json
+import time
 import uuid
 
 import suite
@@ -121,8 +122,25 @@ def repeated_attempt_gets_the_same_messages():
     equal(again, first)
     equal(receive(url, ReceiveRequestAttemptId=str(uuid.uuid4())), [])
     delete(url, *again)
-    equal(suite.drain(url), ["2"])
+    # What was deleted is not given again.
+    equal(bodies(receive(url, 2, ReceiveRequestAttemptId=attempt, VisibilityTimeout=0)), ["2"])
     fails("InvalidParameterValue", receive, url=url, ReceiveRequestAttemptId="x" * 129)
+
+
+@case
+def repeated_attempt_begins_its_leases_again():
+    url = fifo("leases", ContentBasedDeduplication="true", VisibilityTimeout="4")
+    send(url, "x")
+    first = receive(url, ReceiveRequestAttemptId="a", AttributeNames=["All"])
+    time.sleep(2.5)
+    equal(receive(url, ReceiveRequestAttemptId="a", AttributeNames=["All"]), first)
+    # The first lease would have ended by now, the second has not.
+    equal(receive(url, WaitTimeSeconds=2), [])
+    # When it has, the attempt is over: the message is received anew, and not under the old receipt.
+    [again] = receive(url, WaitTimeSeconds=10, VisibilityTimeout=30)
+    repeated = receive(url, ReceiveRequestAttemptId="a", AttributeNames=["All"])
+    equal(repeated, [])
+    delete(url, again)
 
 
 @case
