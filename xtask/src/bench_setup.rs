@@ -21,17 +21,28 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 const VENV: &str = "python3 -m venv";
 
 const NEEDS: &[Need] = &[
-    Need { binary: "redis-server", package: "redis-server", why: "Redis Streams" },
-    Need { binary: "postgres", package: "postgresql", why: "a table with SKIP LOCKED" },
-    Need { binary: "beanstalkd", package: "beanstalkd", why: "beanstalkd" },
-    Need { binary: "epmd", package: "erlang-base", why: "RabbitMQ is written in Erlang" },
-    Need { binary: "rabbitmq-server", package: "rabbitmq-server", why: "RabbitMQ" },
+    Need { binary: "redis-server", must_run: &[], package: "redis-server", why: "Redis Streams" },
+    Need {
+        binary: "postgres",
+        must_run: &[],
+        package: "postgresql",
+        why: "a table with SKIP LOCKED",
+    },
+    Need { binary: "beanstalkd", must_run: &[], package: "beanstalkd", why: "beanstalkd" },
+    Need {
+        binary: "epmd",
+        must_run: &[],
+        package: "erlang-base",
+        why: "RabbitMQ is written in Erlang",
+    },
+    Need { binary: "rabbitmq-server", must_run: &[], package: "rabbitmq-server", why: "RabbitMQ" },
     Need {
         binary: "python3",
+        must_run: &[],
         package: "python3",
         why: "fetches a NATS server newer than Debian's",
     },
-    Need { binary: VENV, package: "python3-venv", why: "the same" },
+    Need { binary: VENV, must_run: &[], package: "python3-venv", why: "the same" },
 ];
 
 /// What the packages above would start with the machine.
@@ -62,7 +73,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 /// Servers lie where a user's `PATH` does not lead.
-fn found(binary: &str) -> bool {
+fn found(need: &Need) -> bool {
+    let binary = need.binary;
     if binary == VENV {
         return shell::read(shell::command("python3").args(["-c", "import ensurepip"])).is_ok();
     }

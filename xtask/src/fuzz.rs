@@ -10,7 +10,7 @@ use crate::shell;
 const MINUTES_DEFAULT: u64 = 10;
 
 const NEEDS: &[Need] =
-    &[Need { binary: "c++", package: "g++", why: "libfuzzer is compiled from C++" }];
+    &[Need { binary: "c++", must_run: &[], package: "g++", why: "libfuzzer is compiled from C++" }];
 
 #[derive(Debug, PartialEq)]
 struct Options {

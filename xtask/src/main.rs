@@ -12,6 +12,7 @@
 
 mod bench_setup;
 mod ci;
+mod clients;
 mod fuzz;
 mod metadata;
 mod needs;

@@ -12,6 +12,8 @@ use crate::shell;
 pub(crate) struct Need {
     /// What is looked for on the `PATH`.
     pub(crate) binary: &'static str,
+    /// A command line that must succeed too, where the program alone is not enough.
+    pub(crate) must_run: &'static [&'static str],
     /// The Debian package that brings it.
     pub(crate) package: &'static str,
     /// Who uses it.
@@ -20,17 +22,17 @@ pub(crate) struct Need {
 
 /// Installs what is missing, and only that; asks the network for nothing when all is there.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
-    ensure_where(needs, shell::on_path)
+    ensure_where(needs, is_there)
 }
 
 /// The same for programs that do not lie on the `PATH`; `found` says whether one is there.
-pub(crate) fn ensure_where(needs: &[Need], found: impl Fn(&str) -> bool) -> Result<()> {
+pub(crate) fn ensure_where(needs: &[Need], found: impl Fn(&Need) -> bool) -> Result<()> {
     let missing = missing(needs, &found);
     if missing.is_empty() {
         return Ok(());
     }
     for need in &missing {
-        println!("missing: {} ({})", need.binary, need.why);
+        println!("missing: {} ({})", need.package, need.why);
     }
     let by_hand = by_hand(&missing);
     if !shell::on_path("apt-get") {
@@ -44,14 +46,22 @@ pub(crate) fn ensure_where(needs: &[Need], found: impl Fn(&str) -> bool) -> Resu
 
     let still = self::missing(needs, &found);
     if !still.is_empty() {
-        let names: Vec<_> = still.iter().map(|need| need.binary).collect();
-        bail!("installed, but not found: {}", names.join(", "));
+        let names: Vec<_> = still.iter().map(|need| need.package).collect();
+        bail!("installed, but not found or not running: {}", names.join(", "));
     }
     Ok(())
 }
 
-pub(crate) fn missing(needs: &[Need], found: impl Fn(&str) -> bool) -> Vec<&Need> {
-    needs.iter().filter(|need| !found(need.binary)).collect()
+pub(crate) fn missing(needs: &[Need], found: impl Fn(&Need) -> bool) -> Vec<&Need> {
+    needs.iter().filter(|need| !found(need)).collect()
+}
+
+fn is_there(need: &Need) -> bool {
+    let runs = || match need.must_run {
+        [] => true,
+        [program, args @ ..] => shell::read(shell::command(*program).args(args)).is_ok(),
+    };
+    shell::on_path(need.binary) && runs()
 }
 
 fn by_hand(missing: &[&Need]) -> String {
@@ -87,11 +97,11 @@ pub(crate) fn as_root(otherwise: &str) -> Result<Command> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, by_hand, missing};
+    use super::{Need, by_hand, is_there, missing};
 
     const NEEDS: &[Need] = &[
-        Need { binary: "curl", package: "curl", why: "the tour" },
-        Need { binary: "c++", package: "g++", why: "libfuzzer" },
+        Need { binary: "curl", must_run: &[], package: "curl", why: "the tour" },
+        Need { binary: "c++", must_run: &[], package: "g++", why: "libfuzzer" },
     ];
 
     #[test]
@@ -100,8 +110,15 @@ mod tests {
     }
 
     #[test]
+    fn program_that_does_not_run_as_it_must_is_missing() {
+        let sh = |must_run| Need { binary: "sh", must_run, package: "dash", why: "this test" };
+        assert!(is_there(&sh(&[])) && is_there(&sh(&["sh", "-c", "exit 0"])));
+        assert!(!is_there(&sh(&["sh", "-c", "exit 1"])));
+    }
+
+    #[test]
     fn a_missing_program_is_asked_for_by_its_package() {
-        let missing = missing(NEEDS, |binary| binary == "curl");
+        let missing = missing(NEEDS, |need| need.binary == "curl");
         assert_eq!(by_hand(&missing), "Install by hand, then run this again: g++");
     }
 }

@@ -3,14 +3,20 @@
 use anyhow::{Result, bail};
 
 use crate::needs::{self, Need};
-use crate::{metadata, shell};
+use crate::{clients, metadata, shell};
 
 /// What the tests start that cargo does not bring. A compiler and linker are not here: without
 /// them this program could not have been built.
 const NEEDS: &[Need] = &[
-    Need { binary: "curl", package: "curl", why: "the README's tour is run as it is written" },
+    Need {
+        binary: "curl",
+        must_run: &[],
+        package: "curl",
+        why: "the README's tour is run as it is written",
+    },
     Need {
         binary: "python3",
+        must_run: &[],
         package: "python3",
         why: "clients from outside, standard library only: kill -9 runs, malformed requests",
     },
@@ -38,14 +44,30 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         has_docs = package.has_lib;
     }
     needs::ensure(NEEDS)?;
+    // Steps of their own, which names of tests after `--` do not choose from.
+    let whole = |name: &str| {
+        options.passed_on.is_empty() && options.only.as_deref().is_none_or(|only| only == name)
+    };
+    let clients = if whole("stampede") { Some(install_clients()) } else { None };
 
-    // Both runs happen even if the first fails: one look shows all that is broken.
+    // All runs happen even if the first fails: one look shows all that is broken.
     let tests = run_tests(&scope, &options.passed_on);
     let docs = if has_docs { run_docs(&scope, &options.passed_on) } else { Ok(()) };
-    let with_store = options.only.as_deref().is_none_or(|only| only == "store");
-    let full_disk =
-        if with_store && options.passed_on.is_empty() { run_full_disk() } else { Ok(()) };
-    tests.and(docs).and(full_disk)
+    let full_disk = if whole("store") { run_full_disk() } else { Ok(()) };
+    let clients = clients.map_or(Ok(()), |installed| installed.and_then(|()| run_clients()));
+    tests.and(docs).and(full_disk).and(clients)
+}
+
+fn install_clients() -> Result<()> {
+    needs::ensure(clients::NEEDS)?;
+    clients::ensure()
+}
+
+/// The server's tests with clients of AWS SQS as people have them.
+fn run_clients() -> Result<()> {
+    let mut command = shell::cargo();
+    command.args(["test", "--package", "stampede", "--test", "sqs_clients", "--", "--ignored"]);
+    shell::run(&mut command)
 }
 
 /// The store's tests that fill up a file system: a small one, which only they see.

@@ -87,6 +87,18 @@ fn elements_come_in_the_order_of_their_numbers_or_alone() {
 }
 
 #[test]
+fn list_without_elements_is_a_parameter_without_a_value() {
+    for form in ["AttributeNames=&MessageAttributeNames=", "AttributeName=&MessageAttributeName="] {
+        let action = query("/a/b", &format!("Action=ReceiveMessage&{form}")).expect(form);
+        let Action::ReceiveMessage(input) = action else { panic!("{action:?}") };
+        assert!(input.attribute_names.is_empty() && input.message_attribute_names.is_empty());
+    }
+    let action = query("/a/b", "Action=SendMessageBatch&Entries=").expect("it can be read");
+    let error = validate::action(&action).expect_err("no entries");
+    assert_eq!(error.kind, ErrorKind::EmptyBatchRequest);
+}
+
+#[test]
 fn null_is_as_good_as_nothing() {
     let body = r#"{"QueueUrl":"/a/b","AttributeNames":null,"WaitTimeSeconds":null,"Unknown":1}"#;
     let Action::ReceiveMessage(input) = json("AmazonSQS.ReceiveMessage", body).expect("good")

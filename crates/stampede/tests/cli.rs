@@ -1,54 +1,15 @@
 //! The binary as a user runs it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output};
+
+use common::{Server, folder, stampede, text};
 use tempfile::TempDir;
 
-fn stampede() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stampede"));
-    command.env("STAMPEDE_LOG", "warn");
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A server on a port of its own; killed when dropped.
-struct Server {
-    child: Child,
-    address: String,
-    admin_key: Option<String>,
-}
-
 impl Server {
-    fn start(data: &Path, options: &[&str]) -> Server {
-        Server::start_with(data, options, &[])
-    }
-
-    fn start_with(data: &Path, options: &[&str], variables: &[(&str, &str)]) -> Server {
-        let mut command = stampede();
-        command.envs(variables.iter().copied());
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(options);
-        let child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
-        let mut server = Server { child, address: String::new(), admin_key: None };
-        let stdout = server.child.stdout.take().expect("piped");
-        for line in BufReader::new(stdout).lines() {
-            let line = line.expect("text");
-            if let Some(key) = line.strip_prefix("admin key, shown this once: ") {
-                server.admin_key = Some(key.to_owned());
-            }
-            if let Some(address) = line.strip_prefix("stampede is ready on http://") {
-                server.address = address.to_owned();
-                return server;
-            }
-        }
-        panic!("it ended without a word of being ready");
-    }
-
     /// One request on a connection of its own; the status and the body.
     fn call(&self, method: &str, path: &str, key: Option<&str>, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
@@ -83,18 +44,6 @@ impl Server {
         assert!(sent.success());
         self.child.wait().expect("it ends").success()
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already ended, perhaps.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a folder")
 }
 
 fn run(args: &[&str]) -> Output {

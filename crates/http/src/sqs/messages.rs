@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kernel::IdempotencyKey;
 use kernel::id::digest;
 use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{
@@ -239,30 +240,91 @@ impl Session<'_> {
         let (name, definition) = self.queue(&ask.queue_url).await?;
         let ms = |seconds: i32| u64::try_from(seconds).unwrap_or(0) * 1000;
         let wait_ms = ask.wait_time_seconds.map_or(definition.settings.wait_ms, ms);
-        let attempt = ask.receive_request_attempt_id.as_deref();
-        let attempt = attempt.filter(|_| definition.settings.mode == Mode::Fifo).map(|id| {
-            let window = self.edge.node.now_ms() / ATTEMPT_MS;
-            let (tenant, number) = (self.caller.tenant.0, definition.number);
-            let parts: [&[u8]; 4] = [
-                &tenant.to_be_bytes(),
-                &number.to_be_bytes(),
-                &window.to_be_bytes(),
-                id.as_bytes(),
-            ];
-            kernel::IdempotencyKey { key: digest(&parts), body: [0; 16] }
-        });
         let receive = Receive {
             queue: name.to_owned(),
             max: u16::try_from(ask.max_number_of_messages.unwrap_or(1)).unwrap_or(1),
             visibility_ms: ask.visibility_timeout.map(ms),
         };
         let wait = Duration::from_millis(wait_ms);
-        let received =
-            service::receive(self.edge, self.caller.tenant, &definition, receive, wait, attempt);
-        let received = received.await.map_err(unavailable)?.map_err(refused)?;
+        let attempt = ask.receive_request_attempt_id.as_deref();
+        let received = match attempt.filter(|_| definition.settings.mode == Mode::Fifo) {
+            Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
+            None => self.take(&definition, receive, wait, None).await?,
+        };
         let shown = |delivery| self.shown(delivery, &wanted, &ask.message_attribute_names);
         let messages = received.into_iter().map(shown).collect();
         Ok(output::ReceiveMessageResult { messages }.into())
+    }
+
+    async fn take(
+        &self,
+        definition: &Definition,
+        receive: Receive,
+        wait: Duration,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Vec<Delivery>, SqsError> {
+        let tenant = self.caller.tenant;
+        let received = service::receive(self.edge, tenant, definition, receive, wait, key);
+        received.await.map_err(unavailable)?.map_err(refused)
+    }
+
+    /// Takes what the same attempt took before, and its leases begin again. But only if nothing
+    /// has happened to any of it since: what was deleted, or went to others, is not given again.
+    async fn take_again(
+        &self,
+        definition: &Definition,
+        receive: Receive,
+        wait: Duration,
+        attempt: &str,
+    ) -> Result<Vec<Delivery>, SqsError> {
+        let place = queue::place(self.caller.tenant, &receive.queue);
+        let now = self.edge.node.now_ms() / ATTEMPT_MS;
+        let current = self.attempt_key(definition, attempt, now);
+        let mut fresh = Some(current);
+        // The first try may have been just before the present five minutes began.
+        for key in [self.attempt_key(definition, attempt, now.saturating_sub(1)), current] {
+            let answered = self.edge.node.is_answered(place, Some(key));
+            if !answered.await.map_err(unavailable)? {
+                continue;
+            }
+            let before = self.take(definition, receive.clone(), Duration::ZERO, Some(key)).await?;
+            if self.begin_again(definition, &receive, &before).await? {
+                return Ok(before);
+            }
+            fresh = fresh.filter(|fresh| *fresh != key);
+        }
+        self.take(definition, receive, wait, fresh).await
+    }
+
+    fn attempt_key(&self, definition: &Definition, attempt: &str, window: u64) -> IdempotencyKey {
+        let (tenant, number) = (self.caller.tenant.0, definition.number);
+        let parts: [&[u8]; 4] = [
+            &tenant.to_be_bytes(),
+            &number.to_be_bytes(),
+            &window.to_be_bytes(),
+            attempt.as_bytes(),
+        ];
+        IdempotencyKey { key: digest(&parts), body: [0; 16] }
+    }
+
+    /// Whether all of these leases are in force; they are as long as new ones then.
+    async fn begin_again(
+        &self,
+        definition: &Definition,
+        receive: &Receive,
+        deliveries: &[Delivery],
+    ) -> Result<bool, SqsError> {
+        let visibility_ms = receive.visibility_ms.unwrap_or(definition.settings.visibility_ms);
+        if deliveries.is_empty() || visibility_ms == 0 {
+            return Ok(false);
+        }
+        let receipts = deliveries.iter().map(|delivery| delivery.receipt).collect();
+        let queue = receive.queue.clone();
+        let extend = Command::Extend(Extend { queue, receipts, visibility_ms });
+        let Reply::Settled(settled) = self.submit(&receive.queue, &extend).await? else {
+            unreachable!("a settling is answered with Settled");
+        };
+        Ok(settled.iter().all(|settled| *settled == Settled::Done))
     }
 
     fn shown(

@@ -54,7 +54,16 @@ pub(crate) fn routes() -> Routes {
     Routes::new("sqs", "The same queues, for clients of AWS SQS.")
         .post("/", "sqs.root", call, endpoint("Any SQS action"))
         .post("/sqs", "sqs.call", call, endpoint("Any SQS action, under a path of its own"))
+        // Some clients end the path of an endpoint with a slash.
+        .post("/sqs/", "sqs.call_slash", call, endpoint("The same"))
         .post("/sqs/{account}/{queue}", "sqs.queue", call, endpoint("Any SQS action on a queue"))
+        .get("/sqs", "sqs.presigned", call, endpoint("Any SQS action, by a presigned URL"))
+        .get(
+            "/sqs/{account}/{queue}",
+            "sqs.queue_presigned",
+            call,
+            endpoint("Any SQS action on a queue, by a presigned URL"),
+        )
 }
 
 /// What a handler's other extractors see.
@@ -102,7 +111,8 @@ impl Asked<'_> {
     async fn answer(&self, protocol: Protocol) -> Result<Output, SqsError> {
         let (caller, region) = self.caller().await?;
         let action = protocol.decode(&self.headers, &self.uri, self.body)?;
-        caller.require(scope(action.name())).map_err(refusal)?;
+        let tried = scopes(action.name()).iter().map(|scope| caller.require(*scope));
+        tried.reduce(Result::or).expect("every action has a scope").map_err(refusal)?;
         sqs::validate::action(&action)?;
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok());
         let scheme = if self.ctx.conn().tls { "https" } else { "http" };
@@ -129,23 +139,23 @@ impl Asked<'_> {
     }
 }
 
-/// What a key must open for an action.
-fn scope(action: ActionName) -> Scope {
+/// What a key must open for an action: one of these.
+fn scopes(action: ActionName) -> &'static [Scope] {
     match action {
-        ActionName::SendMessage | ActionName::SendMessageBatch => Scope::Produce,
+        ActionName::SendMessage | ActionName::SendMessageBatch => &[Scope::Produce],
         ActionName::ReceiveMessage
         | ActionName::DeleteMessage
         | ActionName::DeleteMessageBatch
         | ActionName::ChangeMessageVisibility
-        | ActionName::ChangeMessageVisibilityBatch => Scope::Consume,
-        // A producer or a consumer finds its queue by name.
-        ActionName::GetQueueUrl
-        | ActionName::GetQueueAttributes
+        | ActionName::ChangeMessageVisibilityBatch => &[Scope::Consume],
+        // A producer or a consumer finds its queue by name, before anything else.
+        ActionName::GetQueueUrl => &[Scope::Produce, Scope::Consume, Scope::Read],
+        ActionName::GetQueueAttributes
         | ActionName::ListQueues
         | ActionName::ListQueueTags
         | ActionName::ListDeadLetterSourceQueues
-        | ActionName::ListMessageMoveTasks => Scope::Read,
-        _ => Scope::Admin,
+        | ActionName::ListMessageMoveTasks => &[Scope::Read],
+        _ => &[Scope::Admin],
     }
 }
 

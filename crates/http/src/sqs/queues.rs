@@ -19,6 +19,12 @@ const LIST_DEFAULT: usize = 1000;
 const PERMISSION: &str = "Permission:";
 const PERMISSIONS_MAX: usize = 20;
 
+/// Whether a queue sends its dead letters to this one.
+pub(super) fn feeds(dead: &str) -> impl Fn(&Definition) -> bool + use<> {
+    let dead = dead.to_owned();
+    move |definition| definition.settings.dead_letter_queue.as_deref() == Some(dead.as_str())
+}
+
 impl Session<'_> {
     pub(super) async fn create(&self, ask: input::CreateQueue) -> Result<Output, SqsError> {
         let name = &ask.queue_name;
@@ -107,7 +113,7 @@ impl Session<'_> {
     }
 
     /// Names after `token`'s, at most one more than asked for.
-    async fn names(
+    pub(super) async fn names(
         &self,
         prefix: String,
         token: Option<&str>,
@@ -163,11 +169,8 @@ impl Session<'_> {
         let (name, _) = self.queue(&ask.queue_url).await?;
         let limit = ask.max_results.map_or(Ok(LIST_DEFAULT), usize::try_from);
         let limit = limit.unwrap_or(LIST_DEFAULT);
-        let dead = name.to_owned();
-        let feeds = move |definition: &Definition| {
-            definition.settings.dead_letter_queue.as_deref() == Some(dead.as_str())
-        };
-        let names = self.names(String::new(), ask.next_token.as_deref(), feeds, limit).await?;
+        let token = ask.next_token.as_deref();
+        let names = self.names(String::new(), token, feeds(name), limit).await?;
         let (queue_urls, next_token) = self.page(names, limit);
         Ok(output::ListDeadLetterSourceQueuesResult { queue_urls, next_token }.into())
     }

@@ -3,6 +3,7 @@
 use queue::{Command, Job, JobState, Reply, StartRedrive};
 use sqs::{ErrorKind, Output, SqsError, input, output};
 
+use super::queues::feeds;
 use super::{Session, unavailable};
 use crate::queues::{redrive, redrive_id};
 
@@ -29,6 +30,10 @@ impl Session<'_> {
         let queue = self.name_of_arn(&ask.source_arn)?;
         if self.find(&queue).await?.is_none() {
             return Err(no_source());
+        }
+        if self.names(String::new(), None, feeds(&queue), 1).await?.is_empty() {
+            let why = "Source queue must be configured as a Dead Letter Queue.";
+            return Err(SqsError::value(&ask.source_arn, "SourceArn", why));
         }
         let target = ask.destination_arn.as_deref().map(|arn| self.name_of_arn(arn)).transpose()?;
         if let Some(target) = &target

@@ -65,7 +65,16 @@ fn text(raw: &[u8]) -> Result<String, SqsError> {
         .map_err(|_| ErrorKind::MalformedInput.because("A parameter is not UTF-8."))
 }
 
+/// Whether the model has a list or a map of this name.
+fn is_of_many(name: &str) -> bool {
+    INPUTS.iter().any(|(_, member, shape)| *member == name && *shape != Shape::Number)
+}
+
 impl Node {
+    fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.text.as_deref().is_none_or(str::is_empty)
+    }
+
     fn insert(&mut self, name: &str, value: String) -> Result<(), SqsError> {
         let mut node = self;
         for (depth, part) in name.split('.').enumerate() {
@@ -84,6 +93,8 @@ impl Node {
         let mut object = Map::new();
         for (name, node) in self.children {
             match INPUTS.iter().find(|(wire, ..)| *wire == name) {
+                // Older clients write a list without elements so, under its name in the model.
+                None if node.is_empty() && is_of_many(&name) => {}
                 None => {
                     object.insert(name, node.into_value()?);
                 }
@@ -124,6 +135,9 @@ impl Node {
     /// The elements in the order of their numbers. A lone one may come without a number, as in
     /// `Attribute.Name=Policy`.
     fn into_items(self) -> Vec<Node> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let is_numbered = self.children.keys().any(|key| key.parse::<u32>().is_ok());
         if !is_numbered {
             return vec![self];
