@@ -87,8 +87,10 @@ impl Boards {
                 self.credentials.fetch_add(1, Ordering::Release);
             }
             // After the view can be read: who joins the line looks at it once more.
-            (queue::MACHINE, (key, Some(value))) if self.waiters.are_there() => {
-                self.waiters.call(&key, queue::ready(&key, &value));
+            (queue::MACHINE, (key, value)) if self.waiters.are_there() => {
+                // Who waits for a queue that is gone finds out by trying.
+                let ready = value.map_or(u64::MAX, |value| queue::ready(&key, &value));
+                self.waiters.call(&key, ready);
             }
             _ => {}
         }

@@ -36,6 +36,8 @@ struct Line {
     waiting: BTreeMap<u64, Arc<Notify>>,
     /// Called, and not yet back.
     called: u64,
+    /// For how many there is something, as was last said.
+    ready: u64,
     next: u64,
 }
 
@@ -44,8 +46,11 @@ impl Line {
         self.waiting.is_empty() && self.called == 0
     }
 
-    fn call_first(&mut self) {
-        if let Some((_, first)) = self.waiting.pop_first() {
+    /// Calls those who are first, as many as can have something.
+    fn call_ready(&mut self) {
+        while self.called < self.ready
+            && let Some((_, first)) = self.waiting.pop_first()
+        {
             self.called += 1;
             first.notify_one();
         }
@@ -83,17 +88,13 @@ impl Waiters {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// There is something for so many: those are called who are first in line. Those called before
-    /// and not yet back will have some of it.
+    /// There is something for so many: those are called who are first in line, besides those who
+    /// were called and are not back. When one is back and something is left, the next is called.
     pub(crate) fn call(&self, key: &[u8], ready: u64) {
-        if ready == 0 {
-            return;
-        }
         let mut segment = self.segment(key).lock();
         let Some(line) = segment.get_mut(key) else { return };
-        while line.called < ready && !line.waiting.is_empty() {
-            line.call_first();
-        }
+        line.ready = ready;
+        line.call_ready();
     }
 }
 
@@ -103,8 +104,6 @@ pub struct WaitingPlace {
     key: Bytes,
     number: u64,
     notify: Arc<Notify>,
-    /// It has heard its call.
-    trying: bool,
 }
 
 impl WaitingPlace {
@@ -119,14 +118,13 @@ impl WaitingPlace {
         waiters.count.fetch_add(1, Ordering::SeqCst);
         drop(segment);
         fence(Ordering::SeqCst);
-        WaitingPlace { waiters: Arc::clone(waiters), key, number, notify, trying: false }
+        WaitingPlace { waiters: Arc::clone(waiters), key, number, notify }
     }
 
     /// Waits to be called. Whoever is, tries at once and says how it went: by dropping the place,
     /// or with [`WaitingPlace::back_in_line`].
-    pub async fn called(&mut self) {
+    pub async fn called(&self) {
         self.notify.notified().await;
-        self.trying = true;
     }
 
     /// Nothing was left: waits again, where it stood.
@@ -135,7 +133,7 @@ impl WaitingPlace {
         let line = segment.get_mut(&self.key).expect("it has one that was called");
         line.called -= 1;
         line.waiting.insert(self.number, Arc::clone(&self.notify));
-        self.trying = false;
+        line.call_ready();
     }
 }
 
@@ -145,10 +143,7 @@ impl Drop for WaitingPlace {
         let line = segment.get_mut(&self.key).expect("a line lasts as long as its places");
         if line.waiting.remove(&self.number).is_none() {
             line.called -= 1;
-            if !self.trying {
-                // The call came too late to be heard here; the next one can have it.
-                line.call_first();
-            }
+            line.call_ready();
         }
         if line.is_over() {
             segment.remove(&self.key);
@@ -209,13 +204,29 @@ mod tests {
     }
 
     #[test]
-    fn who_got_something_does_not_call_the_next() {
+    fn who_took_the_last_of_it_does_not_call_the_next() {
         let waiters = Arc::new(Waiters::new());
         let (mut first, mut second) = (join(&waiters), join(&waiters));
         waiters.call(b"line", 1);
         assert!(is_called(&mut first));
+        // The shard says what is left before it answers.
+        waiters.call(b"line", 0);
         drop(first);
-        assert!(!is_called(&mut second), "the shard publishes what is left");
+        assert!(!is_called(&mut second));
+    }
+
+    #[test]
+    fn what_came_while_somebody_was_called_is_for_the_next() {
+        let waiters = Arc::new(Waiters::new());
+        let (mut first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call(b"line", 1);
+        assert!(is_called(&mut first));
+        // The first takes its message, and another comes, before the first hears of it.
+        waiters.call(b"line", 0);
+        waiters.call(b"line", 1);
+        assert!(!is_called(&mut second), "the first may still take it");
+        drop(first);
+        assert!(is_called(&mut second));
     }
 
     #[test]

@@ -214,13 +214,16 @@ impl Queues {
         if queue.settings.mode != update.settings.mode {
             return Reply::Refused(Refusal::Mode);
         }
+        let shorter = update.settings.retention_ms < queue.settings.retention_ms;
         queue.version += 1;
         queue.updated_ms = turn.now_ms();
         queue.settings = update.settings;
         show(turn, &update.queue, queue);
         // A shorter retention is in force at once.
         self.at(turn, &update.queue, |desk| {
-            desk.watch_age();
+            if shorter {
+                desk.look_for_old();
+            }
             Reply::Updated
         })
     }

@@ -94,6 +94,9 @@ pub struct Backoff {
 /// Bytes of a body that a queue itself holds, at most.
 pub const BODY_BYTES_MAX: u64 = 256 << 10;
 
+/// Bytes of a parcel, at most: with what is told of it on its way it still fits into a letter.
+pub const PARCEL_BYTES_MAX: usize = 512 << 10;
+
 /// How a queue behaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -359,6 +362,8 @@ pub enum SendRefusal {
     GroupMissing,
     /// A queue without order has no groups.
     GroupUnexpected,
+    /// The parcel has more than [`PARCEL_BYTES_MAX`].
+    TooLarge,
 }
 
 /// A leased message.
@@ -437,6 +442,8 @@ pub enum Refusal {
     NoSubscription,
     /// The topic has as many subscriptions as it may.
     Subscriptions,
+    /// So much at once would be too many letters, or too large ones.
+    FanOut,
 }
 
 /// A dead message on its way. The body of a letter, tag 1.

@@ -6,8 +6,8 @@ use kernel::rows::Scan;
 use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
-    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, Post, Receive, Refusal, Reply,
-    SendRefusal, Sent, Settled, Story,
+    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Post, Receive, Refusal,
+    Reply, SendRefusal, Sent, Settled, Story,
 };
 use crate::query::place;
 use crate::receipt::Receipt;
@@ -61,6 +61,9 @@ impl Desk<'_, '_> {
     }
 
     fn send_one(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
+        if new.parcel.len() > PARCEL_BYTES_MAX {
+            return Err(SendRefusal::TooLarge);
+        }
         let fifo = self.settings().mode == Mode::Fifo;
         match (fifo, &new.group) {
             (true, None) => return Err(SendRefusal::GroupMissing),

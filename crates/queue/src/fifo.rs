@@ -31,7 +31,8 @@ impl Desk<'_, '_> {
         let mut group = self.group(name);
         change(&mut group);
         let key = group_key(self.tenant(), b'g', self.number(), name);
-        if group == Group::default() {
+        let is_over = Group { first: 0, ..group.clone() } == Group::default();
+        if is_over {
             self.turn.delete(&key);
         } else {
             self.turn.put(key, row(&group));
@@ -46,7 +47,11 @@ impl Desk<'_, '_> {
         self.count_waiting(&message.head, 1);
         let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
         self.turn.put(key, message.encode());
-        self.change_group(&name, |group| group.waiting += 1);
+        let sequence = message.head.sequence;
+        self.change_group(&name, |group| {
+            group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
+            group.waiting += 1;
+        });
         self.look_at_group(&name);
         self.watch_age();
     }
@@ -62,16 +67,32 @@ impl Desk<'_, '_> {
 
     /// The group's first messages, at most `limit`.
     pub(crate) fn first_waiting(&self, name: &str, limit: usize) -> Vec<Message> {
-        let prefix = group_key(self.tenant(), b'w', self.number(), name);
-        let found = self.turn.rows().scan(&Scan::prefix(&prefix).limit(limit));
+        let (tenant, queue, first) = (self.tenant(), self.number(), self.group(name).first);
+        let from = waiting_key(tenant, queue, name, first);
+        let to = waiting_key(tenant, queue, name, u64::MAX);
+        let found = self.turn.rows().scan(&Scan::between(&from, &to).limit(limit));
         found.iter().map(|(_, row)| Message::decode(row)).collect()
     }
 
-    pub(crate) fn take_waiting(&mut self, name: &str, message: &Message) {
+    /// Whether its first message could be received now.
+    pub(crate) fn is_group_free(&self, name: &str) -> bool {
+        let first = self.first_waiting(name, 1);
+        let due = |first: &Message| first.head.due_ms <= self.turn.now_ms();
+        self.group(name).leased == 0 && first.first().is_some_and(due)
+    }
+
+    /// Takes a message out of its group: the first of it, or one from the middle.
+    pub(crate) fn take_waiting(&mut self, name: &str, message: &Message, is_first: bool) {
         let key = waiting_key(self.tenant(), self.number(), name, message.head.sequence);
         self.turn.delete(&key);
         self.count_waiting(&message.head, -1);
-        self.change_group(name, |group| group.waiting -= 1);
+        let after = message.head.sequence + 1;
+        self.change_group(name, |group| {
+            group.waiting -= 1;
+            if is_first {
+                group.first = after;
+            }
+        });
     }
 
     /// Lists a group that is ready, or sees to it that it is looked at when it is.
@@ -113,7 +134,7 @@ impl Desk<'_, '_> {
             if message.head.due_ms > now_ms || !room.has(&message) {
                 break;
             }
-            self.take_waiting(&name, &message);
+            self.take_waiting(&name, &message, true);
             if !self.expires(&message) {
                 room.fill(&message);
                 taken.push(message);

@@ -50,8 +50,8 @@ mod topic;
 pub use apply::Queues;
 pub use command::{
     Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
-    NewMessage, Publish, Published, Receive, Refusal, Reply, Send, SendRefusal, Sent, Settings,
-    Settled, StartRedrive, Story, Subscribe, Update,
+    NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive, Refusal, Reply, Send, SendRefusal,
+    Sent, Settings, Settled, StartRedrive, Story, Subscribe, Update,
 };
 pub use query::{
     Definition, PeekState, Peeked, counts, counts_row, definition, definition_row, names, peek,
@@ -60,7 +60,9 @@ pub use query::{
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};
 pub use state::{Counts, Described, MessageId, Rates, Totals};
-pub use topic::{Topic, topic, topic_names, topic_place, topic_row};
+pub use topic::{
+    FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Topic, topic, topic_names, topic_place, topic_row,
+};
 
 use kernel::MachineId;
 

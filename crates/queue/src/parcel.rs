@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct Parcel {
     /// Before the body, so that a filter need not read it.
     pub attributes: BTreeMap<String, Attribute>,
-    /// The trace that the sender was in, as `traceparent` has its id.
-    pub trace_id: Option<u128>,
+    /// The id of the trace that the sender was in; 0 for none. As long as any other: how a batch is
+    /// cut into commands must not depend on it.
+    trace_id: [u8; 16],
     /// What another dialect sends along for itself.
     pub system: BTreeMap<String, Attribute>,
     /// What it is about.
@@ -57,7 +58,20 @@ impl Parcel {
     #[must_use]
     pub fn new(body: Body) -> Parcel {
         let (attributes, system) = (BTreeMap::new(), BTreeMap::new());
-        Parcel { body, attributes, trace_id: None, system }
+        Parcel { body, attributes, trace_id: [0; 16], system }
+    }
+
+    /// In this trace.
+    #[must_use]
+    pub fn traced(mut self, trace_id: Option<u128>) -> Parcel {
+        self.trace_id = trace_id.unwrap_or(0).to_be_bytes();
+        self
+    }
+
+    /// The trace that the sender was in.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<u128> {
+        Some(u128::from_be_bytes(self.trace_id)).filter(|id| *id != 0)
     }
 
     /// For [`NewMessage::parcel`](crate::NewMessage).

@@ -157,8 +157,11 @@ pub struct Peeked {
     pub parcel: Bytes,
 }
 
-/// Rows that one look goes through at most.
+/// Rows that one look goes through at most, and how many at a time.
 const PEEK_ROWS_MAX: usize = 10_000;
+const PEEK_ROWS_AT_ONCE: usize = 64;
+/// Bytes after which it shows no more.
+const PEEK_BYTES_MAX: usize = 4 << 20;
 
 /// Looks at messages without taking them, at most `limit`.
 #[must_use]
@@ -171,26 +174,41 @@ pub fn peek(
 ) -> Vec<Peeked> {
     let kinds: &[u8] = if state == PeekState::Visible { b"lw" } else { b"hw" };
     let mut peeked = Vec::new();
+    let mut bytes = 0;
     for kind in kinds {
-        let scan = Scan::prefix(&key(tenant, *kind, queue)).limit(PEEK_ROWS_MAX);
-        for (row_key, row) in rows.scan(&scan) {
-            let is_group = *kind == b'l' && row_key[key(tenant, *kind, queue).len()] == READY;
-            if is_group || peeked.len() == limit {
-                continue;
+        let prefix = key(tenant, *kind, queue);
+        let mut after = prefix.clone();
+        for _ in 0..PEEK_ROWS_MAX / PEEK_ROWS_AT_ONCE {
+            let found = rows.scan(&Scan::prefix(&prefix).after(&after).limit(PEEK_ROWS_AT_ONCE));
+            for (row_key, row) in &found {
+                if peeked.len() == limit || bytes > PEEK_BYTES_MAX {
+                    return peeked;
+                }
+                let is_group = *kind == b'l' && row_key[prefix.len()] == READY;
+                if !is_group && let Some(message) = in_state(row, state) {
+                    bytes += message.parcel.len();
+                    peeked.push(shown(message));
+                }
             }
-            let message = Message::decode(&row);
-            let wanted = match message.head.hidden {
-                Hidden::No => PeekState::Visible,
-                Hidden::Delayed | Hidden::Retry => PeekState::Delayed,
-                Hidden::Leased => PeekState::Leased,
-                Hidden::Group => continue,
-            };
-            if wanted == state {
-                peeked.push(shown(message));
+            match found.last() {
+                Some((last, _)) if found.len() == PEEK_ROWS_AT_ONCE => after = last.to_vec(),
+                _ => break,
             }
         }
     }
     peeked
+}
+
+/// The message of a row, if it is in this state.
+fn in_state(row: &Bytes, state: PeekState) -> Option<Message> {
+    let message = Message::decode(row);
+    let is = match message.head.hidden {
+        Hidden::No => PeekState::Visible,
+        Hidden::Delayed | Hidden::Retry => PeekState::Delayed,
+        Hidden::Leased => PeekState::Leased,
+        Hidden::Group => return None,
+    };
+    (is == state).then_some(message)
 }
 
 fn shown(message: Message) -> Peeked {

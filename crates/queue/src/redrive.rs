@@ -25,6 +25,8 @@ use crate::state::{Hidden, Message, key, read, row};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
+/// Bytes after which a step takes no more.
+const STEP_BYTES_MAX: u64 = 4 << 20;
 /// Between two steps of a job with a rate.
 const STEP_MS: u64 = 100;
 /// Jobs that a queue remembers.
@@ -147,12 +149,15 @@ impl Desk<'_, '_> {
         let (budget, next_ms) = match job.asked.per_second {
             None => (STEP_ROWS_MAX, now_ms),
             Some(rate) => {
-                let every_ms = STEP_MS.max(1000 / u64::from(rate.max(1)));
-                let budget = u64::from(rate) * every_ms / 1000;
-                (usize::try_from(budget.max(1)).unwrap_or(STEP_ROWS_MAX), now_ms + every_ms)
+                let rate = u64::from(rate.max(1));
+                // As often as needed for what a step may take, and for a message a step.
+                let often_ms = STEP_MS.min(STEP_ROWS_MAX as u64 * 1000 / rate).max(1);
+                let every_ms = often_ms.max(1000 / rate);
+                let budget = usize::try_from(rate * every_ms / 1000).unwrap_or(STEP_ROWS_MAX);
+                (budget.clamp(1, STEP_ROWS_MAX), now_ms + every_ms)
             }
         };
-        let more = self.step(&mut job, budget.min(STEP_ROWS_MAX));
+        let more = self.step(&mut job, budget);
         if more {
             self.turn.put(job_key(self.tenant(), self.number(), number), row(&job));
             let timer = self.set(next_ms);
@@ -167,27 +172,29 @@ impl Desk<'_, '_> {
     fn step(&mut self, job: &mut Job, budget: usize) -> bool {
         let kind = if self.settings().mode == Mode::Fifo { b'w' } else { b'l' };
         let prefix = key(self.tenant(), kind, self.number());
-        let scan = Scan::prefix(&prefix).after(&job.cursor).limit(STEP_ROWS_MAX);
-        let found = self.turn.rows().scan(&scan);
-        let all = found.len() < STEP_ROWS_MAX;
-        let mut left = budget;
+        // Without a filter no more is read than is moved.
+        let rows_max = if job.asked.filter.is_some() { STEP_ROWS_MAX } else { budget };
+        let found =
+            self.turn.rows().scan(&Scan::prefix(&prefix).after(&job.cursor).limit(rows_max));
+        let all = found.len() < rows_max;
+        let (mut left, mut bytes) = (budget, 0);
         for (row_key, row) in found {
             if job.asked.limit.is_some_and(|limit| job.matched >= limit) {
                 return false;
             }
-            if left == 0 {
+            if left == 0 || bytes > STEP_BYTES_MAX {
                 return true;
             }
             job.cursor = row_key.to_vec();
             let message = Message::decode(&row);
-            let waits = match message.head.hidden {
-                Hidden::No => true,
-                // Of a group: it counts as delayed until it is received.
-                _ => message.head.due_ms <= self.turn.now_ms(),
+            let waits = match &message.head.group {
+                None => message.head.hidden == Hidden::No,
+                Some(group) => self.is_group_free(group),
             };
             if message.head.sequence > job.last_sequence || !waits {
                 continue;
             }
+            bytes += message.bytes();
             left -= usize::from(self.look_and_move(job, &row_key, message));
         }
         !all && job.asked.limit.is_none_or(|limit| job.matched < limit)
@@ -218,14 +225,22 @@ impl Desk<'_, '_> {
     /// Takes a message that can be received out of its place, wherever that is.
     fn take_out(&mut self, row_key: &Bytes, message: &Message) {
         if let Some(group) = message.head.group.clone() {
-            self.take_waiting(&group, message);
+            self.take_waiting(&group, message, false);
         } else {
             let place = key(self.tenant(), b'l', self.number()).len();
-            let lane = row_key[place];
+            let (lane, position) = (row_key[place], row_key[place + 1..].first_chunk());
             debug_assert_ne!(lane, READY, "a queue without order has no groups");
+            let position = u64::from_be_bytes(*position.expect("as lane_key puts it"));
             self.turn.delete(row_key);
             let lane = self.counts.lanes.iter_mut().find(|known| known.number == lane);
-            lane.expect("a row was found in it").len -= 1;
+            let lane = lane.expect("a row was found in it");
+            lane.len -= 1;
+            // Or the next receive would look through all that is gone.
+            if lane.len == 0 {
+                lane.head = lane.next;
+            } else if position == lane.head {
+                lane.head = position + 1;
+            }
             self.counts.visible -= 1;
         }
         self.counts.bytes -= message.bytes();

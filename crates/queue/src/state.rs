@@ -274,6 +274,8 @@ pub(crate) struct Group {
     pub(crate) listed: bool,
     /// A hidden row will look at it then.
     pub(crate) wake_ms: Option<u64>,
+    /// No message before this one waits: what was taken is not looked through again.
+    pub(crate) first: u64,
 }
 
 /// What was sent under a deduplication key.

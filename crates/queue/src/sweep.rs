@@ -49,6 +49,14 @@ impl Desk<'_, '_> {
         self.counts.retention = Some(self.set(at_ms));
     }
 
+    /// Has old messages looked for at once.
+    pub(crate) fn look_for_old(&mut self) {
+        if let Some(armed) = self.counts.retention.take() {
+            self.turn.cancel_timer(timer(armed));
+            self.counts.retention = Some(self.set(self.turn.now_ms()));
+        }
+    }
+
     pub(crate) fn disarm(&mut self) {
         let armed = [self.counts.sweep.take(), self.counts.retention.take()];
         // A job goes on: it ends by itself when it finds nothing.
@@ -206,7 +214,7 @@ impl Desk<'_, '_> {
             }
             let group = message.head.group.clone().expect("a queue with order has groups");
             debug_assert_eq!(*row_key, self.waiting_key_of(&message));
-            self.take_waiting(&group, &message);
+            self.take_waiting(&group, &message, false);
             self.look_at_group(&group);
         }
         let now_ms = self.turn.now_ms();

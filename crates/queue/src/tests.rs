@@ -552,3 +552,40 @@ fn commands_from_the_future_are_unreadable_not_ignored() {
     assert!(bench.rig.apply(TENANT, &future).is_err());
     assert!(bench.rig.apply(TENANT, &Bytes::from_static(&[5, 9])).is_err());
 }
+
+#[test]
+fn a_parcel_that_no_letter_could_carry_is_not_taken() {
+    let mut bench = standard();
+    let sent = bench.send(vec![new(&"x".repeat(crate::PARCEL_BYTES_MAX + 1)), new("small")]);
+    assert_eq!(sent[0], Err(SendRefusal::TooLarge));
+    assert!(sent[1].is_ok());
+}
+
+#[test]
+fn a_shorter_retention_is_in_force_at_once() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = bench(Settings::usual(mode));
+        let group = (mode == Mode::Fifo).then(|| "g".to_owned());
+        bench.send_all(vec![NewMessage { group, ..new("old") }]);
+        bench.advance(60_000);
+        let settings = Settings { retention_ms: 30_000, ..Settings::usual(mode) };
+        let update = Update { queue: JOBS.into(), version: 1, settings };
+        assert_eq!(bench.apply(&Command::Update(update)), Reply::Updated);
+        bench.advance(1);
+        let counts = bench.described().counts;
+        assert_eq!((counts.visible, counts.totals.expired), (0, 1), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_group_stays_in_order_whatever_comes_back() {
+    let mut bench = fifo();
+    bench.send_all((0..6).map(|n| grouped("g", &n.to_string())).collect());
+    let taken = bench.receive(3);
+    assert_eq!(texts(&taken), ["0", "1", "2"]);
+    bench.ack(&[taken[1].receipt]);
+    for at in [2, 0] {
+        bench.nack(taken[at].receipt, Some(0));
+    }
+    assert_eq!(texts(&bench.receive(10)), ["0", "2", "3", "4", "5"]);
+}

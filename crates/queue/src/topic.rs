@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
-    Fanned, Mode, NewMessage, Post, Publish, Published, Refusal, Reply, Subscribe,
+    Fanned, Mode, NewMessage, PARCEL_BYTES_MAX, Post, Publish, Published, Refusal, Reply, Subscribe,
 };
 use crate::filter::Filter;
 use crate::parcel::Parcel;
@@ -23,7 +23,12 @@ use crate::query::place;
 use crate::state::{MessageId, key, read, row};
 
 /// Subscriptions of a topic: each is a letter for each message.
-const SUBSCRIPTIONS_MAX: usize = 1000;
+const SUBSCRIPTIONS_MAX: usize = 100;
+/// Letters of one publish, and their bytes: one message of any size always fits, and no command
+/// makes more than a shard can take in one entry.
+pub const FAN_OUT_LETTERS_MAX: usize = 4096;
+/// See [`FAN_OUT_LETTERS_MAX`].
+pub const FAN_OUT_BYTES_MAX: usize = SUBSCRIPTIONS_MAX * PARCEL_BYTES_MAX;
 
 /// What a topic is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +129,13 @@ pub(crate) fn unsubscribe(turn: &mut Turn<'_>, name: &str, queue: &str) -> Reply
 
 pub(crate) fn publish(turn: &mut Turn<'_>, publish: Publish) -> Reply {
     let Some(topic) = find(turn, &publish.topic) else { return Reply::Refused(Refusal::NoTopic) };
+    let count = topic.subscriptions.len();
+    let bytes: usize = publish.messages.iter().map(|message| message.parcel.len()).sum();
+    let too_large = publish.messages.iter().any(|m| m.parcel.len() > PARCEL_BYTES_MAX);
+    let too_many = publish.messages.len() * count > FAN_OUT_LETTERS_MAX;
+    if too_large || too_many || bytes * count > FAN_OUT_BYTES_MAX {
+        return Reply::Refused(Refusal::FanOut);
+    }
     let tenant = turn.tenant();
     let sequence_key = key(tenant, b'u', topic.number);
     let mut sequence: u64 = turn.rows().get(&sequence_key).map_or(0, |row| read(&row));

@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 
 /// Attributes that a filter names.
 const ATTRIBUTES_MAX: usize = 20;
+/// Bytes of a name or a text in it.
+const TEXT_BYTES_MAX: usize = 256;
 /// Things that are said in it.
 const RULES_MAX: usize = 150;
 
@@ -21,6 +23,9 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
     let mut attributes = BTreeMap::new();
     for (name, rules) in object {
         let wrong = |why: &str| format!("{name}: {why}");
+        if name.len() > TEXT_BYTES_MAX {
+            return Err(format!("an attribute's name has {TEXT_BYTES_MAX} bytes at most"));
+        }
         let rules = rules.as_array().filter(|rules| !rules.is_empty());
         let rules = rules.ok_or_else(|| wrong("a list of things is said of an attribute"))?;
         let read = rules.iter().map(|rule| rule_from_json(rule).map_err(wrong));
@@ -35,6 +40,7 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
 
 fn rule_from_json(value: &Value) -> Result<Rule, &'static str> {
     match value {
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => Err("it is too long"),
         Value::String(text) => Ok(Rule::Is(text.clone())),
         Value::Number(number) => number.as_f64().map(Rule::number).ok_or("it is no number"),
         Value::Bool(is) => Ok(Rule::Is(is.to_string())),
@@ -46,6 +52,9 @@ fn rule_from_json(value: &Value) -> Result<Rule, &'static str> {
 fn object_rule(object: &Map<String, Value>) -> Result<Rule, &'static str> {
     let mut fields = object.iter();
     match (fields.next(), fields.next()) {
+        (Some((_, Value::String(text))), None) if text.len() > TEXT_BYTES_MAX => {
+            Err("it is too long")
+        }
         (Some((name, Value::String(prefix))), None) if name == "prefix" => {
             Ok(Rule::Prefix(prefix.clone()))
         }
@@ -144,6 +153,9 @@ mod tests {
             json!({"a": [{"numeric": [">", 1, ">=", 2]}]}),
             json!({"a": [{"numeric": [">", "1"]}]}),
             json!({"a": vec!["x"; 151]}),
+            json!({"a": ["x".repeat(257)]}),
+            json!({"a": [{"prefix": "x".repeat(257)}]}),
+            json!({"x".repeat(257): ["x"]}),
         ] {
             assert!(from_json(&bad).is_err(), "{bad}");
         }

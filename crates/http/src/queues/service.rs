@@ -50,27 +50,52 @@ pub(crate) async fn find(
     Ok(view.map(|view| queue::definition(&view.value)))
 }
 
-/// Sends messages, in as many commands as they need. The answers are in their order.
+/// What a message takes in a command besides its parcel and its group.
+const MESSAGE_BYTES: usize = 64;
+
+/// Cuts messages into commands of so many bytes and so many messages at most. Where it cuts depends
+/// on nothing but what was asked for: the same request again is cut the same.
+pub(crate) fn parts(
+    messages: Vec<(usize, NewMessage)>,
+    bytes_max: usize,
+    messages_max: usize,
+) -> Vec<Vec<(usize, NewMessage)>> {
+    let mut parts: Vec<Vec<(usize, NewMessage)>> = vec![Vec::new()];
+    let mut bytes = 0;
+    for (place, message) in messages {
+        let group = message.group.as_ref().map_or(0, String::len);
+        let size = message.parcel.len() + group + MESSAGE_BYTES;
+        let part = parts.last_mut().expect("there is always one");
+        if !part.is_empty() && (bytes + size > bytes_max || part.len() == messages_max) {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += size;
+        parts.last_mut().expect("there is always one").push((place, message));
+    }
+    parts
+}
+
+/// The key of a command that holds these messages of the request, and no others: which of them are
+/// good may have changed when the request comes again.
+pub(crate) fn content_of(key: IdempotencyKey, places: &[usize]) -> IdempotencyKey {
+    let places: Vec<u8> = places.iter().flat_map(|place| place.to_be_bytes()).collect();
+    IdempotencyKey { body: kernel::id::digest(&[&key.body, &places]), ..key }
+}
+
+/// Sends messages, each with its place in the request, in as many commands as they need. The
+/// answers are in their order.
 pub(crate) async fn send(
     edge: &Edge,
     tenant: TenantId,
     name: &str,
     idempotency: Option<IdempotencyKey>,
-    messages: Vec<NewMessage>,
+    messages: Vec<(usize, NewMessage)>,
 ) -> Result<Reply, Refusal> {
-    let mut commands = vec![Vec::new()];
-    let mut bytes = 0;
-    for message in messages {
-        if bytes + message.parcel.len() > SEND_BYTES_MAX && bytes > 0 {
-            commands.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += message.parcel.len();
-        commands.last_mut().expect("there is always one").push(message);
-    }
     let mut all = Vec::new();
-    for (part, messages) in commands.into_iter().enumerate() {
-        let key = idempotency.map(|key| part_of(key, part));
+    for (part, messages) in parts(messages, SEND_BYTES_MAX, usize::MAX).into_iter().enumerate() {
+        let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();
+        let key = idempotency.map(|key| content_of(part_of(key, part), &places));
         let command = Command::Send(Send { queue: name.to_owned(), messages });
         // One after the other: the order of a batch is the order of its messages.
         match submit(edge, tenant, name, key, &command).await? {
@@ -82,7 +107,7 @@ pub(crate) async fn send(
 }
 
 /// The key of a part of a request: each is a command of its own.
-fn part_of(whole: IdempotencyKey, part: usize) -> IdempotencyKey {
+pub(crate) fn part_of(whole: IdempotencyKey, part: usize) -> IdempotencyKey {
     if part == 0 {
         return whole;
     }

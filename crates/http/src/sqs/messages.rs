@@ -132,6 +132,9 @@ fn not_taken(refusal: SendRefusal) -> SqsError {
         SendRefusal::Messages => ErrorKind::OverLimit.because("The queue is full of messages."),
         SendRefusal::Bytes => ErrorKind::OverLimit.because("The queue is full of bytes."),
         SendRefusal::GroupMissing => SqsError::missing("MessageGroupId"),
+        SendRefusal::TooLarge => {
+            ErrorKind::InvalidParameterValue.because("The message is too large.")
+        }
         SendRefusal::GroupUnexpected => {
             ErrorKind::InvalidParameterValue.because("Only a FIFO queue has groups.")
         }
@@ -163,8 +166,11 @@ impl Session<'_> {
         messages: Vec<Outgoing>,
     ) -> Result<Vec<Result<output::SendMessageBatchResultEntry, SqsError>>, SqsError> {
         self.caller.check_room(false).map_err(super::refusal)?;
-        let good: Vec<_> =
-            messages.iter().filter_map(|message| message.packed.as_ref().ok()).cloned().collect();
+        let good: Vec<_> = messages
+            .iter()
+            .enumerate()
+            .filter_map(|(place, message)| Some((place, message.packed.as_ref().ok()?.clone())))
+            .collect();
         let mut sent = if good.is_empty() {
             Vec::new().into_iter()
         } else {

@@ -284,6 +284,7 @@ fn refused(refusal: queue::Refusal) -> SqsError {
             .because("Source and destination must not be the same queue."),
         queue::Refusal::NoTopic
         | queue::Refusal::NoSubscription
+        | queue::Refusal::FanOut
         | queue::Refusal::Subscriptions => unreachable!("this dialect knows no topics"),
         queue::Refusal::Mode => {
             ErrorKind::InvalidAttributeValue.because("A queue stays FIFO, or not, for ever.")

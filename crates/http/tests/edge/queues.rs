@@ -204,6 +204,29 @@ async fn a_batch_larger_than_a_command_keeps_its_order() {
 }
 
 #[tokio::test]
+async fn a_batch_sent_again_under_its_key_is_the_same_whatever_its_trace() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "maxBodyBytes": 200_000})).await;
+    let body = |n: usize| json!({"body": format!("{n}{}", "x".repeat(150_000 + n * 20_000))});
+    let batch = json!({"messages": (0..9).map(body).collect::<Vec<_>>()}).to_string();
+    let path = "/v1/queues/jobs/messages:batch";
+    let key = format!("{JSON}idempotency-key: k1\r\n");
+    let trace = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+    let first = server.send("POST", path, &format!("{key}{trace}"), &batch).await;
+    let first = Server::ok(&first, 200);
+    assert_eq!(first["results"][4]["error"]["type"], "payload-too-large");
+    let again = Server::ok(&server.send("POST", path, &key, &batch).await, 200);
+    assert_eq!(first, again);
+    assert_eq!(server.look("jobs").await["visible"], 3);
+    // Others of them are good now, so it is not the same request any more.
+    let wider = r#"{"maxBodyBytes": 262144}"#;
+    assert_eq!(server.send("PATCH", "/v1/queues/jobs", JSON, wider).await.status, 200);
+    let changed = server.send("POST", path, &key, &batch).await;
+    changed.problem(422, "idempotency-conflict");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_waiting_receive_is_answered_by_the_next_message_first_come_first_served() {
     let (server, _) = Server::start_product(1).await;
     server.make(json!({"name": "jobs"})).await;

@@ -182,3 +182,36 @@ fn a_queue_remembers_its_last_ten_jobs_and_none_once_it_is_gone() {
     bench.apply(&Command::Delete { queue: DEAD.into() });
     assert!(jobs(&bench.rig.rows, TENANT, number).is_empty());
 }
+
+#[test]
+fn a_group_that_somebody_works_on_is_left_in_its_order() {
+    let mut bench = with_dead(Mode::Fifo, 6);
+    let leased = bench.receive_from(DEAD, 1).remove(0);
+    let group = leased.group.clone().expect("it has one");
+    let job = bench.start(StartRedrive { target: Some("elsewhere".into()), ..ask() });
+    bench.advance(1);
+    assert_eq!(bench.job(job).moved, 4, "two of three groups");
+    let receipts = vec![leased.receipt];
+    let nack = Nack { queue: DEAD.into(), receipts, delay_ms: Some(0), reason: None };
+    bench.apply(&Command::Nack(nack));
+    let rest = bench.receive_from(DEAD, 10);
+    let order: Vec<_> = rest.iter().map(|delivery| delivery.sequence).collect();
+    assert_eq!(rest.len(), 2);
+    assert!(order.is_sorted() && rest.iter().all(|d| d.group.as_ref() == Some(&group)));
+}
+
+#[test]
+fn a_high_rate_is_kept_too() {
+    let mut bench = with_dead(Mode::Standard, 1500);
+    let job = bench.start(StartRedrive { per_second: Some(10_000), ..ask() });
+    for _ in 0..100 {
+        bench.advance(1);
+    }
+    let moved = bench.job(job).moved;
+    assert!((800..=1300).contains(&moved), "{moved} in a tenth of a second");
+    bench.advance(1000);
+    assert_eq!((bench.job(job).moved, bench.of(DEAD).counts.visible), (1500, 0));
+    let sent = Send { queue: DEAD.into(), messages: vec![parcel("new", "odd")] };
+    bench.apply(&Command::Send(sent));
+    assert_eq!(bench.bodies(DEAD), ["new"], "the lane goes on where it was");
+}

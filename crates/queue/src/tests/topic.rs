@@ -117,3 +117,24 @@ fn what_is_not_there_is_said_to_be_so() {
     assert_eq!((number, false), (same, new));
     assert_eq!(bench.apply(&Command::DeleteTopic { topic: NEWS.into() }), Reply::Deleted);
 }
+
+#[test]
+fn more_letters_than_an_entry_takes_are_refused_and_nothing_is_sent() {
+    let mut bench = with_topic();
+    for n in 0..100 {
+        bench.create(&format!("q{n}"), Settings::usual(Mode::Standard));
+        assert_eq!(bench.subscribe(&format!("q{n}"), None), Reply::Subscribed { new: true });
+    }
+    assert_eq!(bench.subscribe("one-more", None), Reply::Refused(Refusal::Subscriptions));
+    let publish =
+        |messages: Vec<NewMessage>| Command::Publish(Publish { topic: NEWS.into(), messages });
+    let many = publish((0..41).map(|n| message(&n.to_string(), "x")).collect());
+    assert_eq!(bench.apply(&many), Reply::Refused(Refusal::FanOut));
+    let large = publish(vec![new(&"x".repeat(crate::PARCEL_BYTES_MAX + 1))]);
+    assert_eq!(bench.apply(&large), Reply::Refused(Refusal::FanOut));
+    assert_eq!(bench.described().counts.totals.sent, 0);
+    let most = bench.publish((0..40).map(|n| message(&n.to_string(), "x")).collect());
+    assert_eq!((most.len(), most[39].subscriptions), (40, 100));
+    bench.advance(1);
+    assert_eq!(bench.got("q99").len(), 40);
+}

@@ -11,6 +11,7 @@ use crate::value::{MessageAttributeValue, MessageAttributes};
 
 /// The one system attribute that a message can be sent with.
 const TRACE_HEADER: &str = "AWSTraceHeader";
+const TRACE_HEADER_MAX: usize = 1024;
 /// A number is at least this power of ten, and at most that.
 const NUMBER_EXPONENTS: std::ops::RangeInclusive<i64> = -128..=126;
 
@@ -55,6 +56,10 @@ pub(super) fn content(
             return Err(invalid(format!("Message system attribute name '{shown}' is invalid.")));
         }
         attribute_value(name, attribute)?;
+        // It does not count to the size of the message, so it has a bound of its own.
+        if attribute.string_value.as_ref().is_some_and(|text| text.len() > TRACE_HEADER_MAX) {
+            return Err(invalid(format!("{TRACE_HEADER} has {TRACE_HEADER_MAX} bytes at most.")));
+        }
     }
     Ok(())
 }

@@ -83,8 +83,7 @@ pub(super) async fn put(
         make_usual(&edge, &caller, &name).await?;
     }
     let definition = find(&edge, &caller, &name).await?;
-    let mut parcel = Parcel::new(body_from_bytes(&body));
-    parcel.trace_id = trace_id(&headers);
+    let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id(&headers));
     let message = packed(&definition.settings, &parcel)?;
     send_one(&edge, &caller, &name, None, message).await
 }

@@ -77,8 +77,11 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::NoTopic => ProblemKind::NotFound.because("there is no such topic"),
         Refusal::NoSubscription => ProblemKind::NotFound.because("there is no such subscription"),
         Refusal::Subscriptions => {
-            ProblemKind::Unprocessable.because("a topic has 1000 subscriptions at most")
+            ProblemKind::Unprocessable.because("a topic has 100 subscriptions at most")
         }
+        Refusal::FanOut => ProblemKind::Overloaded
+            .because("the topic has more subscriptions than a moment ago: try again")
+            .retry_after_ms(100),
         Refusal::NoJob => ProblemKind::NotFound.because("there is no such redrive"),
         Refusal::SameQueue => {
             ProblemKind::Unprocessable.because("at targetQueue: it is the queue itself")

@@ -26,7 +26,7 @@ use crate::telemetry::trace::TraceContext;
 /// Bytes of a request with one message: its body may be escaped.
 const SEND_BODY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a request with many.
-const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
+pub(super) const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
 /// Messages in a batch.
 const BATCH_MAX: usize = 1000;
 /// Characters of a group's name, a deduplication key, or an attribute's name.
@@ -74,7 +74,7 @@ pub(super) fn routes(table: Routes) -> Routes {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NewMessage {
     /// In a batch: comes back with the result.
-    client_message_id: Option<String>,
+    pub(super) client_message_id: Option<String>,
     /// Any JSON. It comes back as it is spelt here.
     #[schema(value_type = Object)]
     body: Box<RawValue>,
@@ -150,6 +150,7 @@ fn not_taken(refusal: SendRefusal) -> Problem {
         SendRefusal::Bytes => full("the queue holds as many bytes as its maxBytes allows"),
         SendRefusal::GroupMissing => wrong("at messageGroupId: a FIFO queue needs it"),
         SendRefusal::GroupUnexpected => wrong("at messageGroupId: only a FIFO queue has groups"),
+        SendRefusal::TooLarge => ProblemKind::PayloadTooLarge.because("the message is too large"),
     }
 }
 
@@ -207,8 +208,7 @@ impl NewMessage {
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there are {ATTRIBUTES_MAX} at most"));
         }
-        let mut parcel = Parcel::new(body_from_json(&self.body));
-        parcel.trace_id = trace_id;
+        let mut parcel = Parcel::new(body_from_json(&self.body)).traced(trace_id);
         for (name, value) in &self.attributes {
             check_word("attributes", Some(name))?;
             match attribute_from_json(value) {
@@ -225,6 +225,15 @@ impl NewMessage {
         }
         Ok(packed)
     }
+}
+
+/// Those that can be sent, each with its place in the request.
+pub(super) fn good_of(
+    packed: &[Result<queue::NewMessage, Problem>],
+) -> Vec<(usize, queue::NewMessage)> {
+    let good =
+        |(place, packed): (usize, &Result<_, _>)| Some((place, packed.as_ref().ok().cloned()?));
+    packed.iter().enumerate().filter_map(good).collect()
 }
 
 pub(super) fn check_batch(batch: &NewMessages) -> Result<&[NewMessage], Problem> {
@@ -248,7 +257,7 @@ pub(super) async fn send_one(
     message: queue::NewMessage,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
     check_room(edge, caller, name, key).await?;
-    match service::send(edge, caller.tenant, name, key, vec![message]).await? {
+    match service::send(edge, caller.tenant, name, key, vec![(0, message)]).await? {
         Reply::Sent(sent) => match sent.into_iter().next().expect("as many as were sent") {
             Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
             Err(refusal) => Err(not_taken(refusal)),
@@ -301,7 +310,7 @@ pub(super) async fn batch(
     let trace_id = trace_id(&headers);
     let packed = messages.iter().map(|message| message.packed(&definition, trace_id));
     let packed: Vec<_> = packed.collect();
-    let good: Vec<_> = packed.iter().filter_map(|message| message.as_ref().ok()).cloned().collect();
+    let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &body.raw);
     check_room(&edge, &caller, &name, key).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {

@@ -88,7 +88,7 @@ impl From<Peeked> for MessageView {
                 .map(|(name, value)| (name.clone(), attribute_to_json(value)))
                 .collect(),
             message_group_id: peeked.group,
-            trace_id: parcel.trace_id.map(|id| format!("{id:032x}")),
+            trace_id: parcel.trace_id().map(|id| format!("{id:032x}")),
             last_reason: peeked.reason,
             dead_letter: peeked.story.map(DeadLetterView::from),
         }

@@ -4,21 +4,27 @@ use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use kernel::{Envelope, IdempotencyKey};
-use queue::{Command, Publish, Reply, Settings, Subscribe, Topic};
+use queue::{
+    Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Reply, Settings, Subscribe, Topic,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::define::{NewQueue, make};
-use super::send::{NewMessage, NewMessages, check_batch, trace_id};
+use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, check_batch, good_of, trace_id};
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::service::{content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
+
+/// Bytes of parcels in one command.
+const COMMAND_BYTES_MAX: usize = 768 << 10;
 
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
@@ -56,7 +62,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives::<MessagePublished>(202, "It is on its way to every subscription that wants it")
                 .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
         .post("/v1/topics/{topic}/messages:batch", "topics.publishBatch", publish_batch,
-            doc("Publish messages").scope("produce").idempotent().body::<NewMessages>()
+            doc("Publish messages").scope("produce").idempotent().body_bytes_max(BATCH_BODY_BYTES_MAX).body::<NewMessages>()
                 .gives::<BatchPublished>(200, "What came of each, in order")
                 .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
 }
@@ -145,10 +151,35 @@ struct MessagePublished {
     subscriptions: u32,
 }
 
+impl From<queue::Published> for MessagePublished {
+    fn from(published: queue::Published) -> MessagePublished {
+        MessagePublished {
+            message_id: message_id(published.id),
+            sequence: published.sequence,
+            subscriptions: published.subscriptions,
+        }
+    }
+}
+
 /// What came of each message of a batch, in its order.
 #[derive(Serialize, ToSchema)]
 struct BatchPublished {
-    results: Vec<MessagePublished>,
+    results: Vec<PublishResult>,
+}
+
+/// What came of a message.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PublishResult {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_message_id: Option<String>,
+    index: usize,
+    #[serde(flatten)]
+    #[schema(value_type = Option<MessagePublished>)]
+    published: Option<MessagePublished>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    error: Option<Problem>,
 }
 
 async fn submit(
@@ -302,7 +333,7 @@ async fn unsubscribe(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Publishes, with an answer for each. The bounds of a body are those that a queue usually has.
+/// Publishes, with an outcome for each. The bounds of a body are those that a queue usually has.
 async fn publish_all(
     edge: &Edge,
     caller: &Caller,
@@ -310,22 +341,35 @@ async fn publish_all(
     key: Option<IdempotencyKey>,
     messages: &[NewMessage],
     trace_id: Option<u128>,
-) -> Result<Vec<MessagePublished>, Problem> {
+) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
+    let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
-    let packed = messages.iter().map(|message| message.packed_for(&usual, trace_id));
-    let messages = packed.collect::<Result<Vec<_>, Problem>>()?;
-    caller.check_room(false)?;
-    let publish = Publish { topic: topic.to_owned(), messages };
-    let reply = submit(edge, caller, topic, key, &Command::Publish(publish)).await?;
-    let Reply::Published(published) = reply else {
-        unreachable!("a Publish is answered with Published");
+    let packed: Vec<_> =
+        messages.iter().map(|message| message.packed_for(&usual, trace_id)).collect();
+    if let Err(full) = caller.check_room(false) {
+        let place = queue::topic_place(caller.tenant, topic);
+        if !edge.node.is_answered(place, key).await? {
+            return Err(full);
+        }
+    }
+    // Half of what a topic takes, because somebody may subscribe meanwhile.
+    let bytes_max = COMMAND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
+    let parts = parts(good_of(&packed), bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
+    let mut published = Vec::new();
+    for (part, messages) in parts.into_iter().enumerate() {
+        let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();
+        let key = key.map(|key| content_of(part_of(key, part), &places));
+        let publish = Publish { topic: topic.to_owned(), messages };
+        match submit(edge, caller, topic, key, &Command::Publish(publish)).await? {
+            Reply::Published(part) => published.extend(part),
+            other => unreachable!("a Publish is answered with {other:?}"),
+        }
+    }
+    let mut published = published.into_iter();
+    let outcome = |packed: Result<queue::NewMessage, Problem>| {
+        packed.map(|_| published.next().expect("an answer for each that was published").into())
     };
-    let shown = |published: queue::Published| MessagePublished {
-        message_id: message_id(published.id),
-        sequence: published.sequence,
-        subscriptions: published.subscriptions,
-    };
-    Ok(published.into_iter().map(shown).collect())
+    Ok(packed.into_iter().map(outcome).collect())
 }
 
 async fn publish(
@@ -340,7 +384,7 @@ async fn publish(
     let messages = std::slice::from_ref(&body.value);
     let trace_id = trace_id(&headers);
     let mut sent = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
-    Ok((StatusCode::ACCEPTED, Answer(sent.remove(0))))
+    Ok((StatusCode::ACCEPTED, Answer(sent.remove(0)?)))
 }
 
 async fn publish_batch(
@@ -354,6 +398,15 @@ async fn publish_batch(
     let messages = check_batch(&body.value)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     let trace_id = trace_id(&headers);
-    let results = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
+    let outcomes = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
+    let result = |(index, (outcome, message)): (usize, (Result<_, _>, &NewMessage))| {
+        let (published, error) = match outcome {
+            Ok(published) => (Some(published), None),
+            Err(error) => (None, Some(error)),
+        };
+        let client_message_id = message.client_message_id.clone();
+        PublishResult { client_message_id, index, published, error }
+    };
+    let results = outcomes.into_iter().zip(messages).enumerate().map(result).collect();
     Ok(Answer(BatchPublished { results }))
 }
