@@ -348,9 +348,9 @@ impl Node {
         WaitingPlace::join(&self.inner.boards.waiters, key)
     }
 
-    /// Says to those who wait under this key that there is something for so many of them.
+    /// Says to those who wait under this key that there was something for so many of them.
     pub fn call_line(&self, key: &[u8], ready: u64) {
-        self.inner.boards.waiters.call(key, ready);
+        self.inner.boards.waiters.call_at_least(key, ready);
     }
 
     /// Whether somebody waits for what is published under this key.
@@ -389,9 +389,7 @@ impl Node {
         let gap = self.inner.boards.views.gap(&key);
         let reader = self.rows(at);
         let read = move || (reader.get(&key), key);
-        let (value, key) = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| Refusal::Stopped { why: error.to_string() })?;
+        let (value, key) = self.read(read).await?;
         Ok(value.map(|value| self.inner.boards.views.fill(key.into(), value, gap)))
     }
 
@@ -406,9 +404,7 @@ impl Node {
     ) -> Result<bool, Refusal> {
         let Some(key) = key else { return Ok(false) };
         let reader = self.rows(at);
-        let known = tokio::task::spawn_blocking(move || idempotency::look_up(&reader, &key))
-            .await
-            .map_err(|error| Refusal::Stopped { why: error.to_string() })?;
+        let known = self.read(move || idempotency::look_up(&reader, &key)).await?;
         Ok(known != Known::New)
     }
 
@@ -416,6 +412,18 @@ impl Node {
     #[must_use]
     pub fn rows(&self, at: VirtualShard) -> RowsReader {
         self.inner.reader(self.shard_of(at))
+    }
+
+    /// Reads rows on a thread that may block.
+    ///
+    /// # Errors
+    /// [`Refusal::Stopped`] when they cannot be read.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let stopped = |error: tokio::task::JoinError| Refusal::Stopped { why: error.to_string() };
+        tokio::task::spawn_blocking(work).await.map_err(stopped)
     }
 
     /// The rows of every shard, to be read on a thread that may block.

@@ -80,19 +80,18 @@ impl Boards {
     }
 
     fn publish_view(&self, machine: MachineId, key: Bytes, value: Option<Bytes>) {
-        let shown = (key.clone(), value.clone());
+        let shown = (machine == queue::MACHINE).then(|| (key.clone(), value.clone()));
         self.views.publish(key, value);
-        match (machine, shown) {
-            (tenants::MACHINE, _) => {
-                self.credentials.fetch_add(1, Ordering::Release);
-            }
-            // After the view can be read: who joins the line looks at it once more.
-            (queue::MACHINE, (key, value)) if self.waiters.are_there() => {
-                // Who waits for a queue that is gone finds out by trying.
-                let ready = value.map_or(u64::MAX, |value| queue::ready(&key, &value));
-                self.waiters.call(&key, ready);
-            }
-            _ => {}
+        if machine == tenants::MACHINE {
+            self.credentials.fetch_add(1, Ordering::Release);
+        }
+        // After the view can be read: who joins the line looks at it once more.
+        if let Some((key, value)) = shown
+            && self.waiters.are_there()
+        {
+            // Who waits for a queue that is gone finds out by trying.
+            let ready = value.map_or(u64::MAX, |value| queue::ready(&key, &value));
+            self.waiters.call(&key, ready);
         }
     }
 }

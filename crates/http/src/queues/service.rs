@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::app::Edge;
 
 /// Bytes of parcels in one command, at most: a larger batch is several commands.
-const SEND_BYTES_MAX: usize = 768 << 10;
+pub(crate) const SEND_BYTES_MAX: usize = 768 << 10;
 
 /// Does a command where the queue is.
 pub(crate) async fn submit(
@@ -34,10 +34,7 @@ async fn view(
     name: &str,
     key: Vec<u8>,
 ) -> Result<Option<Arc<View>>, Refusal> {
-    match edge.node.view(&key) {
-        Some(view) => Ok(Some(view)),
-        None => edge.node.view_or_row(queue::place(tenant, name), key).await,
-    }
+    edge.node.view_or_row(queue::place(tenant, name), key).await
 }
 
 /// What a queue is; `None` when there is none of this name.

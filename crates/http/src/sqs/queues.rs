@@ -138,10 +138,7 @@ impl Session<'_> {
             names.truncate(limit + 1);
             names
         };
-        let stopped = |error: tokio::task::JoinError| {
-            unavailable(node::Refusal::Stopped { why: error.to_string() })
-        };
-        tokio::task::spawn_blocking(read).await.map_err(stopped)
+        self.edge.node.read(read).await.map_err(unavailable)
     }
 
     fn page(&self, mut names: Vec<String>, limit: usize) -> (Vec<String>, Option<String>) {
@@ -184,9 +181,8 @@ impl Session<'_> {
         let tenant = self.caller.tenant;
         let rows = self.edge.node.rows(queue::place(tenant, &name));
         let of = name.clone();
-        let described = tokio::task::spawn_blocking(move || queue::queue(&rows, tenant, &of)).await;
-        let described = described
-            .map_err(|error| unavailable(node::Refusal::Stopped { why: error.to_string() }))?;
+        let described = self.edge.node.read(move || queue::queue(&rows, tenant, &of)).await;
+        let described = described.map_err(unavailable)?;
         let described = described.ok_or_else(SqsError::no_queue)?;
         let attributes = attributes::shown(&selection, &name, &described, |name| self.arn(name));
         Ok(output::GetQueueAttributesResult { attributes }.into())

@@ -60,9 +60,7 @@ impl Session<'_> {
         let tenant = self.caller.tenant;
         let rows = self.edge.node.rows(queue::place(tenant, name));
         let read = move || queue::jobs(&rows, tenant, definition.number);
-        let jobs = tokio::task::spawn_blocking(read).await;
-        let mut jobs =
-            jobs.map_err(|error| unavailable(node::Refusal::Stopped { why: error.to_string() }))?;
+        let mut jobs = self.edge.node.read(read).await.map_err(unavailable)?;
         jobs.reverse();
         Ok(jobs)
     }

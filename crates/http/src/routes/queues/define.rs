@@ -209,18 +209,11 @@ fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Problem> {
-    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
-    Ok(tokio::task::spawn_blocking(work).await.map_err(stopped)?)
-}
-
 async fn view(edge: &Edge, tenant: TenantId, name: String) -> Result<QueueView, Problem> {
     let rows = edge.node.rows(queue::place(tenant, &name));
     let now_ms = edge.node.now_ms();
     let read = move || Some(shown(name.clone(), queue::queue(&rows, tenant, &name)?, now_ms));
-    blocking(read).await?.ok_or_else(no_queue)
+    edge.node.read(read).await?.ok_or_else(no_queue)
 }
 
 pub(super) async fn create(
@@ -315,7 +308,7 @@ pub(super) async fn list(
         let items = found.into_iter().filter_map(view).collect();
         QueuePage { items, next_cursor: next_cursor.map(Cursor) }
     };
-    Ok(Answer(blocking(page).await?))
+    Ok(Answer(edge.node.read(page).await?))
 }
 
 pub(super) async fn get(

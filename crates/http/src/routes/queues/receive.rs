@@ -164,7 +164,6 @@ pub(super) async fn peek(
     let (tenant, limit) = (caller.tenant, query.limit.get());
     let rows = edge.node.rows(queue::place(tenant, &name));
     let read = move || queue::peek(&rows, tenant, number, state, limit);
-    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
-    let peeked = tokio::task::spawn_blocking(read).await.map_err(stopped)?;
+    let peeked = edge.node.read(read).await?;
     Ok(Answer(PeekPage { messages: peeked.into_iter().map(MessageView::from).collect() }))
 }

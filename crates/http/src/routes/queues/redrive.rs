@@ -191,8 +191,7 @@ async fn job_of(edge: &Edge, caller: &Caller, id: &str) -> Result<Option<Job>, P
     let tenant = caller.tenant;
     let rows = edge.node.rows(queue::place(tenant, name));
     let read = move || queue::job(&rows, tenant, definition.number, number);
-    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
-    Ok(tokio::task::spawn_blocking(read).await.map_err(stopped)?)
+    Ok(edge.node.read(read).await?)
 }
 
 async fn get(

@@ -18,13 +18,10 @@ use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::service::{content_of, part_of, parts};
+use crate::queues::service::{SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
-
-/// Bytes of parcels in one command.
-const COMMAND_BYTES_MAX: usize = 768 << 10;
 
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
@@ -263,8 +260,7 @@ async fn list(
         names.sort();
         names
     };
-    let stopped = |error: tokio::task::JoinError| node::Refusal::Stopped { why: error.to_string() };
-    let mut names = tokio::task::spawn_blocking(read).await.map_err(stopped)?;
+    let mut names = edge.node.read(read).await?;
     let more = names.len() > limit;
     names.truncate(limit);
     let next = names.last().filter(|_| more).map(|name| Cursor(name.clone().into_bytes()));
@@ -353,7 +349,7 @@ async fn publish_all(
         }
     }
     // Half of what a topic takes, because somebody may subscribe meanwhile.
-    let bytes_max = COMMAND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
+    let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
     let parts = parts(good_of(&packed), bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
     let mut published = Vec::new();
     for (part, messages) in parts.into_iter().enumerate() {
