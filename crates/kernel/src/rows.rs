@@ -346,7 +346,8 @@ impl Rows {
 
     /// What the layers in memory know of `key`: its value, that it is deleted (`Some(None)`), or
     /// nothing, and the base must be asked.
-    fn in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
+    #[must_use]
+    pub fn in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
         for layer in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
             if let Some(slot) = layer.rows.get(key) {
                 return Some(slot.value().cloned());

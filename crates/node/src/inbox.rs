@@ -85,7 +85,7 @@ impl<T, N> Inbox<T, N> {
         Inbox { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Puts a request at the end of its tenant's line.
+    /// Puts a request at the end of its tenant's line. Somebody must wake the shard's thread for it.
     pub(crate) fn push(&self, request: Request<T>) -> Result<(), (PushError, Request<T>)> {
         let mut state = self.state.lock();
         if state.closed {
@@ -112,7 +112,13 @@ impl<T, N> Inbox<T, N> {
         line.bytes += size;
         state.len += 1;
         state.bytes += size;
-        let wake = state.asleep && state.wants_requests;
+        Ok(())
+    }
+
+    /// Wakes the shard's thread if it sleeps, wants requests, and there are some.
+    pub(crate) fn wake_for_requests(&self) {
+        let mut state = self.state.lock();
+        let wake = state.asleep && state.wants_requests && state.len > 0;
         if wake {
             state.asleep = false;
         }
@@ -120,7 +126,6 @@ impl<T, N> Inbox<T, N> {
         if wake {
             self.wake.notify_one();
         }
-        Ok(())
     }
 
     /// Leaves a note. Notes are never refused: there is at most one for each thing under way.

@@ -5,6 +5,7 @@
 //! | `folder` | the data folder and its lock |
 //! | `node` | starting, submitting, reading, shutting down |
 //! | `inbox` | the bounded, fair way into a shard |
+//! | `porter` | wakes shards' threads for requests, and those who wait for answers |
 //! | `runner` | the thread of a shard |
 //! | `checkpointer` | the slow part of a checkpoint |
 //! | `views`, `usage`, `status` | what shards publish |
@@ -20,6 +21,7 @@ mod inbox;
 mod mailman;
 mod meters;
 mod node;
+mod porter;
 mod recents_archive;
 mod registry;
 mod runner;

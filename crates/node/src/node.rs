@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::folder::{Folder, FolderError};
 use crate::inbox::{Inbox, Note, PushError};
 use crate::meters::Meters;
+use crate::porter::Porter;
 use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
@@ -235,7 +236,10 @@ impl Inner {
         let (ticket, answer) = oneshot::channel();
         let handle = &self.shards[usize::from(shard.0)];
         match handle.inbox.push(Request { envelope, ticket }) {
-            Ok(()) => Ok(answer),
+            Ok(()) => {
+                self.boards.porter.ring(usize::from(shard.0), &handle.inbox);
+                Ok(answer)
+            }
             Err((PushError::Full, _)) => Err(Refusal::Overloaded { retry_after_ms: 250 }),
             Err((PushError::Closed, _)) => match self.boards.status.get(shard) {
                 ShardState::Stopped { why } => Err(Refusal::Stopped { why }),
@@ -322,6 +326,16 @@ impl Node {
         configured.recv().expect("configure answers")?;
         *self.inner.background.lock() = Some(runtime);
         Ok(())
+    }
+
+    /// Has a porter on this runtime, until it ends: with most of those who ask among its tasks,
+    /// fewer threads are woken for them.
+    pub fn have_porter_here(&self) {
+        let porter = &self.inner.boards.porter;
+        tokio::spawn(Arc::clone(porter).carry());
+        for (number, shard) in self.inner.shards.iter().enumerate() {
+            tokio::spawn(Arc::clone(porter).ring_bell(number, Arc::clone(&shard.inbox)));
+        }
     }
 
     /// Does a command where `at` is placed. Resolves once it is durable and applied.
@@ -530,6 +544,7 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
     getrandom::fill(&mut first_etag).expect("the system has randomness");
     let count = usize::from(shard_count);
     Boards {
+        porter: Arc::new(Porter::new(shard_count)),
         // Half the range, so that counting up never wraps.
         views: Views::new(config.views_bytes_max, u64::from_be_bytes(first_etag) >> 1),
         waiters: Arc::new(Waiters::new()),

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::checkpointer;
 use crate::inbox::{Inbox, Note};
 use crate::meters::Meters;
+use crate::porter::Porter;
 use crate::status::{ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::Views;
@@ -52,6 +53,7 @@ impl std::fmt::Debug for NodeNote {
 
 /// What shards publish to.
 pub(crate) struct Boards {
+    pub(crate) porter: Arc<Porter>,
     pub(crate) views: Views,
     pub(crate) waiters: Arc<Waiters>,
     /// Grows after every view of a key or a tenant that is published.
@@ -222,11 +224,20 @@ impl Runner {
             self.show_state();
         }
         let started = Instant::now();
-        let published = self.shard.on_event(event);
-        self.meters.apply_seconds.record(started.elapsed());
-        // Before the answers: whoever is refused finds out why.
+        let Runner { shard, boards, meters, .. } = self;
+        let place = shard.place().shard;
+        let mut publishing = Duration::ZERO;
+        shard.on_event_telling(event, &mut |published| {
+            let began = Instant::now();
+            let applied = published.entries > 0;
+            tell(boards, place, published);
+            publishing += began.elapsed();
+            if applied {
+                meters.publish_seconds.record(std::mem::take(&mut publishing));
+            }
+        });
+        meters.apply_seconds.record(started.elapsed());
         self.show_state();
-        self.publish(published);
     }
 
     /// Tells the edge how the shard is doing.
@@ -239,17 +250,8 @@ impl Runner {
         self.boards.status.set(self.shard.place().shard, state);
     }
 
-    /// Views before answers: whoever is answered can read what they wrote.
     fn publish(&mut self, published: Published<Ticket>) {
-        let started = Instant::now();
-        self.boards.publish(self.shard.place().shard, published.outputs);
-        for (ticket, answer) in published.answers {
-            // The client may have gone away; its command stands all the same.
-            let _gone = ticket.send(answer);
-        }
-        if published.entries > 0 {
-            self.meters.publish_seconds.record(started.elapsed());
-        }
+        tell(&self.boards, self.shard.place().shard, published);
     }
 
     /// *Stamp* and *append*, as long as there is something to append and the log takes it.
@@ -418,6 +420,16 @@ impl Runner {
             self.meters.timers_in_memory.set(self.shard.timers_in_memory() as f64);
         }
     }
+}
+
+/// Views before answers: whoever is answered can read what they wrote. And before refusals the
+/// state of the shard: whoever is refused finds out why.
+fn tell(boards: &Boards, shard: ShardId, published: Published<Ticket>) {
+    if let Some((_, Answer::Refused(Refused::Stopped(why)))) = published.answers.last() {
+        boards.status.set(shard, ShardState::Stopped { why: why.clone() });
+    }
+    boards.publish(shard, published.outputs);
+    boards.porter.hand_over(published.answers);
 }
 
 fn refuse(requests: Vec<Request<Ticket>>, refused: &Refused) {

@@ -179,12 +179,25 @@ impl Desk<'_, '_> {
 
     /// The first rows of a lane, at most `limit`: their positions and values.
     pub(crate) fn front(&self, lane: Lane, limit: usize) -> Vec<(u64, Bytes)> {
-        let (tenant, number) = (self.tenant(), self.number());
-        let from = lane_key(tenant, number, lane.number, lane.head);
-        let to = lane_key(tenant, number, lane.number, lane.next);
-        let found = self.turn.rows().scan(&Scan::between(&from, &to).limit(limit));
-        let position = |key: &Bytes| *key.last_chunk::<8>().expect("lane keys end in a position");
-        found.into_iter().map(|(key, row)| (u64::from_be_bytes(position(&key)), row)).collect()
+        let (tenant, number, rows) = (self.tenant(), self.number(), self.turn.rows());
+        let key_at = |position| lane_key(tenant, number, lane.number, position);
+        let mut found = Vec::with_capacity(limit.min(usize::try_from(lane.len).unwrap_or(limit)));
+        // What is young is in memory, one row after the other: no need to open the store for it.
+        let mut next = lane.head;
+        while found.len() < limit
+            && next < lane.next
+            && let Some(Some(row)) = rows.in_memory(&key_at(next))
+        {
+            found.push((next, row));
+            next += 1;
+        }
+        if found.len() < limit && next < lane.next {
+            let rest = Scan::between(&key_at(next), &key_at(lane.next)).limit(limit - found.len());
+            let position = |key: &Bytes| *key.last_chunk::<8>().expect("the end is the position");
+            let rest = rows.scan(&rest).into_iter();
+            found.extend(rest.map(|(key, row)| (u64::from_be_bytes(position(&key)), row)));
+        }
+        found
     }
 
     /// Takes the first row out of a lane, which is at `position`.
@@ -311,24 +324,27 @@ impl Desk<'_, '_> {
         if !receipt.is_of(self.number(), &self.queue.secret) {
             return Err(Settled::Forged);
         }
-        let (tenant, number) = (self.tenant(), self.number());
+        let (tenant, number, sequence) = (self.tenant(), self.number(), receipt.sequence);
         let rows = self.turn.rows();
-        let extended = rows.get(&extended_key(tenant, number, receipt.sequence));
-        let until_ms = extended.map_or(receipt.until_ms, |row| read(&row));
-        let row = rows.get(&hidden_key(tenant, number, until_ms, receipt.sequence));
-        let message = Message::decode(&row.ok_or(Settled::Stale)?);
-        let holds =
-            message.head.hidden == Hidden::Leased && message.head.receives == receipt.receives;
-        if holds { Ok((until_ms, message)) } else { Err(Settled::Stale) }
+        let held_until = |until_ms| {
+            let message =
+                Message::decode(&rows.get(&hidden_key(tenant, number, until_ms, sequence))?);
+            let holds =
+                message.head.hidden.is_leased() && message.head.receives == receipt.receives;
+            holds.then_some((until_ms, message))
+        };
+        // Most leases are never extended: only for one that was does it take a second look.
+        let extended = || rows.get(&extended_key(tenant, number, sequence)).map(|row| read(&row));
+        let held = held_until(receipt.until_ms).or_else(|| held_until(extended()?));
+        held.ok_or(Settled::Stale)
     }
 
     /// Ends a lease: the message is nowhere until it is put somewhere.
     pub(crate) fn end_lease(&mut self, until_ms: u64, message: &Message) {
         let (tenant, number, sequence) = (self.tenant(), self.number(), message.head.sequence);
         self.turn.delete(&hidden_key(tenant, number, until_ms, sequence));
-        let extended = extended_key(tenant, number, sequence);
-        if self.turn.rows().get(&extended).is_some() {
-            self.turn.delete(&extended);
+        if message.head.hidden == Hidden::Extended {
+            self.turn.delete(&extended_key(tenant, number, sequence));
         }
         self.counts.leased -= 1;
         if let Some(group) = &message.head.group {
@@ -372,7 +388,7 @@ impl Desk<'_, '_> {
     pub(crate) fn extend(&mut self, extend: &Extend) -> Reply {
         let longer_ms = extend.visibility_ms.min(LEASE_MS_MAX);
         let new_until_ms = self.turn.now_ms() + longer_ms;
-        self.settle(&extend.receipts, |desk, until_ms, message| {
+        self.settle(&extend.receipts, |desk, until_ms, mut message| {
             if longer_ms == 0 {
                 desk.end_lease(until_ms, &message);
                 desk.failed(message, Some(0), None);
@@ -381,6 +397,7 @@ impl Desk<'_, '_> {
             let (tenant, number, sequence) = (desk.tenant(), desk.number(), message.head.sequence);
             desk.turn.delete(&hidden_key(tenant, number, until_ms, sequence));
             desk.turn.put(extended_key(tenant, number, sequence), row(&new_until_ms));
+            message.head.hidden = Hidden::Extended;
             desk.hide(&message, new_until_ms);
         })
     }

@@ -205,7 +205,7 @@ fn in_state(row: &Bytes, state: PeekState) -> Option<Message> {
     let is = match message.head.hidden {
         Hidden::No => PeekState::Visible,
         Hidden::Delayed | Hidden::Retry => PeekState::Delayed,
-        Hidden::Leased => PeekState::Leased,
+        Hidden::Leased | Hidden::Extended => PeekState::Leased,
         Hidden::Group => return None,
     };
     (is == state).then_some(message)

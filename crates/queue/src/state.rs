@@ -183,6 +183,14 @@ pub(crate) enum Hidden {
     Retry,
     /// No message at all: the group in `group` is looked at when this is due.
     Group,
+    /// Somebody works on it, and has asked for more time: an 'x' row says until when.
+    Extended,
+}
+
+impl Hidden {
+    pub(crate) fn is_leased(self) -> bool {
+        matches!(self, Hidden::Leased | Hidden::Extended)
+    }
 }
 
 /// What is known of a message besides what was sent.

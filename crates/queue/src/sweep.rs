@@ -104,7 +104,7 @@ impl Desk<'_, '_> {
 
     fn come_back(&mut self, until_ms: u64, message: Message) {
         match message.head.hidden {
-            Hidden::Leased => {
+            Hidden::Leased | Hidden::Extended => {
                 self.end_lease(until_ms, &message);
                 self.failed(message, None, Some("the lease ended".to_owned()));
             }

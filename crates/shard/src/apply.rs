@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kernel::idempotency::{self, Known};
 use kernel::limits::{IDEMPOTENCY_MS, LETTERS_PER_COMMAND_MAX};
-use kernel::machine::{Ground, KERNEL, kernel_key};
+use kernel::machine::{Ground, KERNEL, Output, kernel_key};
 use kernel::mail::{self, Delivery, MailCommand};
 use kernel::timers::Due;
 use kernel::{Entry, Envelope, Index, Rows, Stamp, TenantId, Unreadable};
@@ -34,8 +34,13 @@ pub(crate) struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// Fires what is due, applies every command, and returns their outcomes in order.
-    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<Vec<Outcome>, Unreadable> {
+    /// Fires what is due and applies every command. `tell` hears the outcome of each, in order,
+    /// with what has been put out up to then.
+    pub(crate) fn entry(
+        &mut self,
+        entry: &Entry,
+        mut tell: impl FnMut(Outcome, &mut Vec<Output>),
+    ) -> Result<(), Unreadable> {
         self.ground.begin_entry();
         let due = self.ground.timers.take_due(self.rows, entry.at_ms, entry.timers_max);
         for timer in due {
@@ -44,14 +49,14 @@ impl Apply<'_> {
                 self.deliver_local_letters()?;
             }
         }
-        let mut outcomes = Vec::with_capacity(entry.commands.len());
         for envelope in &entry.commands {
-            outcomes.push(self.command(envelope)?);
+            let outcome = self.command(envelope)?;
             self.deliver_local_letters()?;
+            tell(outcome, &mut self.ground.outputs);
         }
         self.rows.put(clock_key(), Bytes::copy_from_slice(&entry.at_ms.to_be_bytes()));
         self.ground.end_entry(self.rows);
-        Ok(outcomes)
+        Ok(())
     }
 
     fn fire(&mut self, timer: &Due) -> Result<(), Unreadable> {

@@ -203,7 +203,7 @@ impl Replay {
             machines: &mut self.machines,
             stamp: stamp_of(&entry, index),
         }
-        .entry(&entry)
+        .entry(&entry, |_, _| {})
         .map_err(unreadable)?;
         // Nobody is listening yet, and what is left to do is read from rows at the end.
         self.ground.outputs.clear();

@@ -16,6 +16,9 @@ use parking_lot::RwLock;
 use crate::apply::{Apply, Outcome, stamp_of};
 use crate::machines::Machines;
 
+/// Answers that are told together: each telling may wake a thread.
+const ANSWERS_AT_ONCE: usize = 16;
+
 /// A command and whom to tell.
 #[derive(Debug)]
 pub struct Request<T> {
@@ -249,56 +252,82 @@ impl<T> Shard<T> {
 
     /// *Apply* and *publish*: takes what the log says and returns what may now be told.
     pub fn on_event(&mut self, event: &Event) -> Published<T> {
-        let mut published = Published::default();
-        if self.stopped.is_some() {
-            return published;
-        }
-        match event {
-            Event::Durable(through) => self.apply_through(*through, &mut published),
-            Event::Lost(cause) => self.stop(cause.to_string(), &mut published),
-            Event::Room => {}
-        }
-        published
+        let mut all = Published::default();
+        self.on_event_telling(event, &mut |mut part| {
+            all.answers.append(&mut part.answers);
+            all.outputs.append(&mut part.outputs);
+            all.entries += part.entries;
+        });
+        all
     }
 
-    fn apply_through(&mut self, through: Index, published: &mut Published<T>) {
+    /// As [`Shard::on_event`], but what may be told is told while the rest is still being applied:
+    /// whoever waits for an answer need not wait for all that lie in the same entry.
+    pub fn on_event_telling(&mut self, event: &Event, tell: &mut dyn FnMut(Published<T>)) {
+        if self.stopped.is_some() {
+            return;
+        }
+        match event {
+            Event::Durable(through) => self.apply_through(*through, tell),
+            Event::Lost(cause) => {
+                let mut published = Published::default();
+                self.stop(cause.to_string(), &mut published);
+                tell(published);
+            }
+            Event::Room => {}
+        }
+    }
+
+    fn apply_through(&mut self, through: Index, tell: &mut dyn FnMut(Published<T>)) {
         while self.in_flight.front().is_some_and(|first| first.index <= through) {
             let InFlight { index, entry, tickets } =
                 self.in_flight.pop_front().expect("it was looked at");
             assert!(index > self.applied, "entries are applied once, in order");
-            match self.apply(index, &entry) {
-                Ok(outcomes) => {
-                    assert_eq!(outcomes.len(), tickets.len(), "one outcome a command");
-                    let answers = outcomes.into_iter().map(Answer::Done);
-                    published.answers.extend(tickets.into_iter().zip(answers));
-                    published.outputs.append(&mut self.ground.outputs);
-                    published.entries += 1;
+            let mut tickets = tickets.into_iter();
+            let mut part = Published::default();
+            let applied = self.apply(index, &entry, |outcome, outputs| {
+                let ticket = tickets.next().expect("a ticket for each command");
+                part.answers.push((ticket, Answer::Done(outcome)));
+                part.outputs.append(outputs);
+                if part.answers.len() == ANSWERS_AT_ONCE {
+                    tell(std::mem::take(&mut part));
+                }
+            });
+            match applied {
+                Ok(()) => {
+                    part.outputs.append(&mut self.ground.outputs);
+                    part.entries = 1;
+                    tell(part);
                 }
                 Err(unreadable) => {
                     // The edge encodes only what this binary decodes, so this is a bug; a stopped
                     // shard is better than one that disagrees with its log.
                     let refused = Refused::Stopped(unreadable.to_string());
-                    let answers =
-                        tickets.into_iter().map(|t| (t, Answer::Refused(refused.clone())));
-                    published.answers.extend(answers);
-                    self.stop(unreadable.to_string(), published);
+                    part.answers.extend(tickets.map(|t| (t, Answer::Refused(refused.clone()))));
+                    self.stop(unreadable.to_string(), &mut part);
+                    tell(part);
                     return;
                 }
             }
         }
     }
 
-    fn apply(&mut self, index: Index, entry: &Entry) -> Result<Vec<Outcome>, Unreadable> {
+    fn apply(
+        &mut self,
+        index: Index,
+        entry: &Entry,
+        tell: impl FnMut(Outcome, &mut Vec<Output>),
+    ) -> Result<(), Unreadable> {
         let mut rows = self.rows.write();
-        let outcomes = Apply {
+        Apply {
             rows: &mut rows,
             ground: &mut self.ground,
             machines: &mut self.machines,
             stamp: stamp_of(entry, index),
         }
-        .entry(entry)?;
+        .entry(entry, tell)?;
         self.applied = index;
-        Ok(outcomes)
+        Ok(())
     }
 
     /// Ends service: nothing in flight is answered but with a refusal.

@@ -63,6 +63,7 @@ async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
     }
     println!("stampede is ready on {scheme}://{address}");
     std::io::stdout().flush().ok();
+    node.have_porter_here();
     let app = http_edge::app(Arc::new(edge));
     http_edge::serve(listener, app, ServerOptions { tls }, asked_to_stop()).await;
     node.shutdown().await;

@@ -1,5 +1,6 @@
 //! Ours, over HTTP as anybody would.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,8 @@ struct Conn {
     headers: String,
     queue: String,
     batch: usize,
+    /// Of the next request.
+    body: String,
     out: Vec<u8>,
 }
 
@@ -54,12 +57,17 @@ impl Conn {
     async fn connect(addr: SocketAddr, headers: &str, queue: &str, batch: usize) -> Result<Conn> {
         let wire = Wire::connect(addr).await?;
         let (headers, queue) = (headers.to_owned(), queue.to_owned());
-        Ok(Conn { wire, headers, queue, batch, out: Vec::new() })
+        Ok(Conn { wire, headers, queue, batch, body: String::new(), out: Vec::new() })
     }
 
     /// Asks, and gives the body of the answer, which must have this status.
     async fn ask(&mut self, method: &str, path: &str, body: &str, expected: u16) -> Result<&[u8]> {
         write_request(&mut self.out, method, path, &self.headers, body);
+        self.answer(method, path, expected).await
+    }
+
+    /// Sends what is to go out, and gives the body of the answer.
+    async fn answer(&mut self, method: &str, path: &str, expected: u16) -> Result<&[u8]> {
         self.wire.send(&self.out).await?;
         let Head { status, head, body } = loop {
             let head = parse_head(self.wire.unused())?;
@@ -74,10 +82,13 @@ impl Conn {
         Ok(bytes)
     }
 
-    /// Asks something of the queue's messages.
-    async fn messages(&mut self, verb: &str, body: &str, expected: u16) -> Result<&[u8]> {
+    /// Asks something of the queue's messages; what, is in `self.body`.
+    async fn messages(&mut self, verb: &str, expected: u16) -> Result<&[u8]> {
         let path = format!("/v1/queues/{}/messages{verb}", self.queue);
-        self.ask("POST", &path, body, expected).await
+        let body = std::mem::take(&mut self.body);
+        write_request(&mut self.out, "POST", &path, &self.headers, &body);
+        self.body = body;
+        self.answer("POST", &path, expected).await
     }
 }
 
@@ -144,40 +155,50 @@ fn check(answer: &[u8], count: usize) -> Result<()> {
 impl Producer for Conn {
     fn publish<'a>(&'a mut self, bodies: &'a [String]) -> Later<'a, ()> {
         Box::pin(async move {
+            // Bodies are digits and dots, which JSON takes as they are.
+            self.body.clear();
             if let [body] = bodies {
-                self.messages("", &format!("{{\"body\":\"{body}\"}}"), 202).await?;
+                self.body.extend(["{\"body\":\"", body, "\"}"]);
+                self.messages("", 202).await?;
                 return Ok(());
             }
-            let one = |(number, body)| {
-                format!("{{\"clientMessageId\":\"{number}\",\"body\":\"{body}\"}}")
-            };
-            let all: Vec<String> = bodies.iter().enumerate().map(one).collect();
-            let batch = format!("{{\"messages\":[{}]}}", all.join(","));
-            check(self.messages(":batch", &batch, 200).await?, bodies.len())
+            self.body.push_str("{\"messages\":[");
+            for (number, body) in bodies.iter().enumerate() {
+                let comma = if number == 0 { "" } else { "," };
+                // Writing to a string does not fail.
+                let _ = write!(self.body, "{comma}{{\"clientMessageId\":\"{number}\",\"body\":\"");
+                self.body.extend([body, "\"}"]);
+            }
+            self.body.push_str("]}");
+            check(self.messages(":batch", 200).await?, bodies.len())
         })
     }
 }
 
 #[derive(Deserialize)]
-struct Messages {
-    messages: Vec<Message>,
+struct Messages<'a> {
+    #[serde(borrow)]
+    messages: Vec<Message<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Message {
-    receipt_handle: String,
-    body: String,
+struct Message<'a> {
+    receipt_handle: &'a str,
+    body: &'a str,
 }
 
 impl Consumer for Conn {
     fn receive(&mut self) -> Later<'_, Vec<Received>> {
         Box::pin(async move {
-            let ask = format!(
+            self.body.clear();
+            // Writing to a string does not fail.
+            let _ = write!(
+                self.body,
                 "{{\"maxMessages\":{},\"waitSeconds\":20,\"visibilityTimeoutSeconds\":120}}",
                 self.batch
             );
-            let answer = self.messages(":receive", &ask, 200).await?;
+            let answer = self.messages(":receive", 200).await?;
             let Messages { messages } = serde_json::from_slice(answer).context("messages")?;
             let received = messages.into_iter();
             received.map(|m| Received::new(m.body.as_bytes(), m.receipt_handle)).collect()
@@ -186,9 +207,14 @@ impl Consumer for Conn {
 
     fn ack<'a>(&'a mut self, received: &'a [Received]) -> Later<'a, ()> {
         Box::pin(async move {
-            let handles: Vec<&str> = received.iter().map(|one| one.handle.as_str()).collect();
-            let ask = json!({"receiptHandles": handles}).to_string();
-            check(self.messages(":ack", &ask, 200).await?, received.len())
+            // Handles are base64, which JSON takes as it is.
+            self.body.clear();
+            for (number, Received { handle, .. }) in received.iter().enumerate() {
+                let before = if number == 0 { "{\"receiptHandles\":[\"" } else { "\",\"" };
+                self.body.extend([before, handle]);
+            }
+            self.body.push_str("\"]}");
+            check(self.messages(":ack", 200).await?, received.len())
         })
     }
 }

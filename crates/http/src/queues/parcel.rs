@@ -6,6 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use queue::parcel::{Attribute, AttributeValue, Body};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -13,8 +14,17 @@ use sha2::{Digest, Sha256};
 /// The type of JSON's `true` and `false`.
 const BOOLEAN: &str = "String.boolean";
 
+/// A body that is read out of a request without a copy of it in between.
+pub(crate) fn deserialize_body<'de, D: Deserializer<'de>>(json: D) -> Result<Body, D::Error> {
+    <&RawValue>::deserialize(json).map(body_from_json)
+}
+
 /// From JSON, as it was spelt.
 pub(crate) fn body_from_json(raw: &RawValue) -> Body {
+    let unquoted = raw.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    if let Some(plain) = unquoted.filter(|text| !text.contains('\\')) {
+        return Body::Text(plain.to_owned());
+    }
     match serde_json::from_str::<String>(raw.get()) {
         Ok(text) => Body::Text(text),
         Err(_) => Body::Json(raw.get().to_owned()),
@@ -29,15 +39,54 @@ pub(crate) fn body_from_bytes(bytes: &[u8]) -> Body {
     }
 }
 
-/// As JSON, and whether it is base64 of what is not text.
-pub(crate) fn body_to_json(body: &Body) -> (Box<RawValue>, bool) {
-    let text = |text: &str| serde_json::value::to_raw_value(text).expect("strings serialise");
-    match body {
-        Body::Text(body) => (text(body), false),
-        Body::Json(body) => {
-            (RawValue::from_string(body.clone()).expect("it was JSON when it came"), false)
+/// A body as JSON: a text as a string, JSON as it was spelt, bytes as base64.
+pub(crate) struct BodyAsJson(pub(crate) Body);
+
+impl BodyAsJson {
+    /// As it is serialised.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Body::Text(text) => put_string(out, text),
+            Body::Json(json) => out.extend_from_slice(json.as_bytes()),
+            Body::Binary(bytes) => put_string(out, &STANDARD.encode(bytes)),
         }
-        Body::Binary(body) => (text(&STANDARD.encode(body)), true),
+    }
+}
+
+/// A string as JSON. Most need no escapes, which is seen eight bytes at a time.
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    if needs_escapes(text.as_bytes()) {
+        serde_json::to_writer(out, text).expect("strings serialise");
+        return;
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+fn needs_escapes(text: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // A byte below `n` borrows from the high bit that it does not have itself.
+    let any_below = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word & HIGH != 0;
+    let any_is = |word: u64, byte: u8| any_below(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = text.as_chunks::<8>();
+    let in_words = words.iter().any(|word| {
+        let word = u64::from_ne_bytes(*word);
+        any_below(word, 0x20) | any_is(word, b'"') | any_is(word, b'\\')
+    });
+    in_words || rest.iter().any(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\'))
+}
+
+impl Serialize for BodyAsJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Body::Text(text) => serializer.serialize_str(text),
+            Body::Json(json) => serde_json::from_str::<&RawValue>(json)
+                .expect("it was JSON when it came")
+                .serialize(serializer),
+            Body::Binary(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+        }
     }
 }
 
@@ -120,17 +169,36 @@ mod tests {
         RawValue::from_string(json.to_owned()).expect("JSON")
     }
 
+    fn shown(body: Body) -> String {
+        serde_json::to_string(&BodyAsJson(body)).expect("bodies serialise")
+    }
+
     #[test]
     fn bodies_come_back_as_they_were_spelt() {
-        for json in [r#""text""#, r#"{"b": 1.50, "a": [null, 1e3]}"#, "17", "null", r#""ü\n""#] {
-            let (back, base64) = body_to_json(&body_from_json(&raw(json)));
-            let same: Value = serde_json::from_str(back.get()).expect("JSON");
+        let texts = [r#""text""#, r#""""#, r#""ü\n""#, r#""\"""#, r#""a\\""#];
+        for json in [r#"{"b": 1.50, "a": [null, 1e3]}"#, "17", "null"].into_iter().chain(texts) {
+            let back = shown(body_from_json(&raw(json)));
+            let same: Value = serde_json::from_str(&back).expect("JSON");
             assert_eq!(same, serde_json::from_str::<Value>(json).expect("JSON"), "{json}");
-            assert!(!base64);
         }
         assert_eq!(body_from_json(&raw(r#"{"b": 1.50}"#)).bytes(), br#"{"b": 1.50}"#);
-        let (back, base64) = body_to_json(&body_from_bytes(&[0xff, 0]));
-        assert_eq!((back.get(), base64), (r#""/wA=""#, true));
+        assert_eq!(shown(body_from_json(&raw(r#"{"b": 1.50}"#))), r#"{"b": 1.50}"#);
+        assert_eq!(shown(body_from_bytes(&[0xff, 0])), r#""/wA=""#);
+    }
+
+    #[test]
+    fn every_byte_that_needs_an_escape_is_seen_wherever_it_stands() {
+        for byte in 0..=0x7f_u8 {
+            for place in 0..20 {
+                let mut text = vec![b'.'; 20];
+                text[place] = byte;
+                let text = String::from_utf8(text).expect("ASCII");
+                let mut put = Vec::new();
+                put_string(&mut put, &text);
+                assert_eq!(put, serde_json::to_vec(&text).expect("JSON"), "{byte} at {place}");
+            }
+        }
+        assert!(!needs_escapes("ü€😀 and no more of them than that".as_bytes()));
     }
 
     #[test]

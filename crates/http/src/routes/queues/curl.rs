@@ -93,7 +93,7 @@ pub(super) async fn get(
     caller: Caller,
     Path(name): Path<String>,
     Query(query): Query<GetQuery>,
-) -> Result<Answer<Received>, Problem> {
+) -> Result<Received, Problem> {
     let ask = ReceiveAsk::new(query.n, query.wait);
     receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidParameter).await
 }

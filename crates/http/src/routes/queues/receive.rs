@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use axum::Json as Answer;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
 use queue::{PeekState, Receive};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -64,9 +66,25 @@ pub(super) struct ReceiveAsk {
 }
 
 /// Messages that were received.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
 pub(super) struct Received {
     messages: Vec<MessageView>,
+}
+
+impl IntoResponse for Received {
+    fn into_response(self) -> Response {
+        let bytes: usize = self.messages.iter().map(MessageView::bytes).sum();
+        let mut json = Vec::with_capacity(bytes + 32);
+        json.extend_from_slice(b"{\"messages\":[");
+        for (place, message) in self.messages.iter().enumerate() {
+            if place > 0 {
+                json.push(b',');
+            }
+            message.put(&mut json);
+        }
+        json.extend_from_slice(b"]}");
+        ([(CONTENT_TYPE, "application/json")], json).into_response()
+    }
 }
 
 fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, String> {
@@ -94,7 +112,7 @@ pub(super) async fn receive_from(
     name: String,
     ask: &ReceiveAsk,
     kind: ProblemKind,
-) -> Result<Answer<Received>, Problem> {
+) -> Result<Received, Problem> {
     let definition = find(edge, caller, &name).await?;
     ask.check().map_err(|detail| kind.because(detail))?;
     let receive = Receive {
@@ -106,7 +124,7 @@ pub(super) async fn receive_from(
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller.tenant, &definition, receive, wait, None).await?;
     let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
-    Ok(Answer(Received { messages }))
+    Ok(Received { messages })
 }
 
 pub(super) async fn receive(
@@ -114,7 +132,7 @@ pub(super) async fn receive(
     caller: Caller,
     Path(name): Path<String>,
     body: Option<Json<ReceiveAsk>>,
-) -> Result<Answer<Received>, Problem> {
+) -> Result<Received, Problem> {
     let ask = body.map(|body| body.value).unwrap_or_default();
     receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidBody).await
 }

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
-use queue::parcel::Parcel;
+use queue::parcel::{Body, Parcel};
 use queue::{Definition, Mode, Reply, SendRefusal, Sent, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::settings::SECONDS_MAX;
@@ -18,7 +17,7 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Idempotency, Json, Path};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::parcel::{attribute_from_json, body_from_json, dedup_of_body, dedup_of_key};
+use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace::TraceContext;
@@ -76,8 +75,9 @@ pub(super) struct NewMessage {
     /// In a batch: comes back with the result.
     pub(super) client_message_id: Option<String>,
     /// Any JSON. It comes back as it is spelt here.
+    #[serde(deserialize_with = "deserialize_body")]
     #[schema(value_type = Object)]
-    body: Box<RawValue>,
+    body: Body,
     /// Strings, numbers, booleans, or `{"type": "Binary", "value": base64}`.
     #[serde(default)]
     #[schema(value_type = Object)]
@@ -178,7 +178,7 @@ pub(super) fn packed(settings: &Settings, parcel: &Parcel) -> Result<queue::NewM
 
 impl NewMessage {
     fn packed(
-        &self,
+        self,
         definition: &Definition,
         trace_id: Option<u128>,
     ) -> Result<queue::NewMessage, Problem> {
@@ -192,7 +192,7 @@ impl NewMessage {
 
     /// As [`NewMessage::packed`], for whoever takes messages with and without a group.
     pub(super) fn packed_for(
-        &self,
+        self,
         settings: &Settings,
         trace_id: Option<u128>,
     ) -> Result<queue::NewMessage, Problem> {
@@ -208,18 +208,18 @@ impl NewMessage {
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there are {ATTRIBUTES_MAX} at most"));
         }
-        let mut parcel = Parcel::new(body_from_json(&self.body)).traced(trace_id);
-        for (name, value) in &self.attributes {
-            check_word("attributes", Some(name))?;
-            match attribute_from_json(value) {
-                Ok(attribute) => drop(parcel.attributes.insert(name.clone(), attribute)),
+        let mut parcel = Parcel::new(self.body).traced(trace_id);
+        for (name, value) in self.attributes {
+            check_word("attributes", Some(&name))?;
+            match attribute_from_json(&value) {
+                Ok(attribute) => drop(parcel.attributes.insert(name, attribute)),
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
         let mut packed = packed(settings, &parcel)?;
         packed.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
         packed.priority = self.priority;
-        packed.group.clone_from(&self.message_group_id);
+        packed.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {
             packed.dedup = Some(dedup_of_key(key));
         }
@@ -236,9 +236,14 @@ pub(super) fn good_of(
     packed.iter().enumerate().filter_map(good).collect()
 }
 
-pub(super) fn check_batch(batch: &NewMessages) -> Result<&[NewMessage], Problem> {
-    if (1..=BATCH_MAX).contains(&batch.messages.len()) {
-        return Ok(&batch.messages);
+/// The messages of a batch, and what their sender calls each.
+pub(super) fn opened(
+    batch: NewMessages,
+) -> Result<(Vec<NewMessage>, Vec<Option<String>>), Problem> {
+    let mut messages = batch.messages;
+    if (1..=BATCH_MAX).contains(&messages.len()) {
+        let ids = messages.iter_mut().map(|message| message.client_message_id.take()).collect();
+        return Ok((messages, ids));
     }
     let detail = format!("at messages: there are 1 to {BATCH_MAX}");
     Err(ProblemKind::InvalidBody.because(detail))
@@ -306,9 +311,9 @@ pub(super) async fn batch(
     body: Json<NewMessages>,
 ) -> Result<Answer<BatchResults>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
-    let messages = check_batch(&body.value)?;
+    let (messages, client_message_ids) = opened(body.value)?;
     let trace_id = trace_id(&headers);
-    let packed = messages.iter().map(|message| message.packed(&definition, trace_id));
+    let packed = messages.into_iter().map(|message| message.packed(&definition, trace_id));
     let packed: Vec<_> = packed.collect();
     let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &body.raw);
@@ -319,11 +324,11 @@ pub(super) async fn batch(
         other => unreachable!("a Send is answered with {other:?}"),
     };
     let mut sent = sent.into_iter();
-    let results = packed.into_iter().zip(messages).enumerate().map(|(index, (packed, message))| {
+    let results = packed.into_iter().zip(client_message_ids).enumerate();
+    let results = results.map(|(index, (packed, client_message_id))| {
         let outcome = packed.and_then(|_| {
             sent.next().expect("an answer for each that was sent").map_err(not_taken)
         });
-        let client_message_id = message.client_message_id.clone();
         match outcome {
             Ok(sent) => {
                 BatchResult { client_message_id, index, sent: Some(shown(sent)), error: None }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::define::{NewQueue, make};
-use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, check_batch, good_of, trace_id};
+use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened, trace_id};
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
@@ -335,13 +335,13 @@ async fn publish_all(
     caller: &Caller,
     topic: &str,
     key: Option<IdempotencyKey>,
-    messages: &[NewMessage],
+    messages: Vec<NewMessage>,
     trace_id: Option<u128>,
 ) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
     let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
     let packed: Vec<_> =
-        messages.iter().map(|message| message.packed_for(&usual, trace_id)).collect();
+        messages.into_iter().map(|message| message.packed_for(&usual, trace_id)).collect();
     if let Err(full) = caller.check_room(false) {
         let place = queue::topic_place(caller.tenant, topic);
         if !edge.node.is_answered(place, key).await? {
@@ -377,7 +377,7 @@ async fn publish(
     body: Json<NewMessage>,
 ) -> Result<(StatusCode, Answer<MessagePublished>), Problem> {
     let key = idempotency.with(caller.tenant, &body.raw);
-    let messages = std::slice::from_ref(&body.value);
+    let messages = vec![body.value];
     let trace_id = trace_id(&headers);
     let mut sent = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
     Ok((StatusCode::ACCEPTED, Answer(sent.remove(0)?)))
@@ -391,18 +391,17 @@ async fn publish_batch(
     idempotency: Idempotency,
     body: Json<NewMessages>,
 ) -> Result<Answer<BatchPublished>, Problem> {
-    let messages = check_batch(&body.value)?;
+    let (messages, client_message_ids) = opened(body.value)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     let trace_id = trace_id(&headers);
     let outcomes = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
-    let result = |(index, (outcome, message)): (usize, (Result<_, _>, &NewMessage))| {
+    let result = |(index, (outcome, client_message_id)): (usize, (Result<_, _>, _))| {
         let (published, error) = match outcome {
             Ok(published) => (Some(published), None),
             Err(error) => (None, Some(error)),
         };
-        let client_message_id = message.client_message_id.clone();
         PublishResult { client_message_id, index, published, error }
     };
-    let results = outcomes.into_iter().zip(messages).enumerate().map(result).collect();
+    let results = outcomes.into_iter().zip(client_message_ids).enumerate().map(result).collect();
     Ok(Answer(BatchPublished { results }))
 }
