@@ -20,8 +20,10 @@ use crate::problem::ProblemKind;
 use crate::route::{Answer, Route};
 use crate::router::{Found, Params, Router};
 use crate::server::{Conn, ConnBody, InFlight};
+use crate::telemetry::census::Census;
 use crate::telemetry::metrics::Meter;
 use crate::telemetry::otlp::{Span, Tracer};
+use crate::telemetry::queue_meters::QueueMeters;
 use crate::telemetry::trace::{TRACEPARENT, TraceContext};
 
 /// What all requests share.
@@ -38,15 +40,27 @@ pub struct Edge {
     pub tracer: Option<Tracer>,
     /// Becomes true when the server goes down: who waits for something stops waiting.
     pub leaving: tokio::sync::watch::Sender<bool>,
+    pub(crate) meters: QueueMeters,
+    pub(crate) census: Census,
 }
 
 impl Edge {
-    /// The edge of a node, with the usual limits.
+    /// The edge of a node, with the usual limits. [`telemetry::install`](crate::telemetry) comes
+    /// first.
     #[must_use]
     pub fn new(node: Node) -> Edge {
         let auth = Auth::new(node.clone());
         let leaving = tokio::sync::watch::Sender::new(false);
-        Edge { node, auth, dev: false, limits: Limits::default(), tracer: None, leaving }
+        Edge {
+            node,
+            auth,
+            dev: false,
+            limits: Limits::default(),
+            tracer: None,
+            leaving,
+            meters: QueueMeters::new(),
+            census: Census::new(),
+        }
     }
 }
 

@@ -21,6 +21,10 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
     pub idle_timeout: Duration,
+    /// Receives that wait for a message at once, of all tenants; further ones are 503.
+    pub waiters_max: usize,
+    /// Queues that `/metrics` tells of one by one.
+    pub metrics_queues_max: usize,
     /// Requests in flight get this long to finish when the server goes down.
     pub drain_timeout: Duration,
 }
@@ -35,6 +39,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
+            waiters_max: 100_000,
+            metrics_queues_max: 1000,
             drain_timeout: Duration::from_secs(10),
         }
     }

@@ -190,6 +190,13 @@ impl Problem {
         self
     }
 
+    /// The quota that is used up, if it is one.
+    #[must_use]
+    pub fn quota(&self) -> Option<&str> {
+        let (_, quota) = self.extra.iter().find(|(name, _)| *name == "quota")?;
+        quota.as_str()
+    }
+
     /// Closes the connection after the answer: what follows on it cannot be trusted.
     #[must_use]
     pub fn closing(mut self) -> Problem {

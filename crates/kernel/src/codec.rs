@@ -150,7 +150,13 @@ pub fn unpack<'a, T: Deserialize<'a>>(
 /// `[1][body]`. What changes gets a version of its own, and its own reader.
 #[must_use]
 pub fn versioned(body: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(body, vec![1]).expect("plain data encodes")
+    versioned_as(1, body)
+}
+
+/// `[version][body]`, of what has changed since its first version.
+#[must_use]
+pub fn versioned_as(version: u8, body: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(body, vec![version]).expect("plain data encodes")
 }
 
 /// Reads [`versioned`] back.

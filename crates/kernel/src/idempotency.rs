@@ -1,7 +1,8 @@
 //! An answer given once is given again.
 //!
 //! The answer is a row written in the entry that produced it, so it survives whatever the answer
-//! survives. A timer takes it away after [`IDEMPOTENCY_MS`](crate::limits::IDEMPOTENCY_MS).
+//! survives. A timer takes it away after [`IDEMPOTENCY_MS`](crate::limits::IDEMPOTENCY_MS), or sooner
+//! if the machine says so.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::Reader;
 use crate::id::{MachineId, ShardId, TenantId, VirtualShard};
-use crate::limits::{LETTER_BYTES_MAX, UNIQUE_BITS};
+use crate::limits::{IDEMPOTENCY_MS, LETTER_BYTES_MAX, UNIQUE_BITS};
 use crate::mail::{self, Letter};
 use crate::rows::{ReadRows, Rows, Scan};
 use crate::stamp::Stamp;
@@ -178,6 +178,10 @@ pub struct Usage {
     pub bytes: i64,
     /// Users, queues, sales: whatever the tenant's quota counts.
     pub entities: i64,
+    /// Of these, the queues.
+    pub queues: i64,
+    /// Messages that somebody works on.
+    pub leased: i64,
 }
 
 fn usage_key(tenant: TenantId) -> Vec<u8> {
@@ -195,8 +199,11 @@ pub fn all_usage(rows: &Rows) -> BTreeMap<TenantId, Usage> {
             let tenant = key.last_chunk::<4>().expect("usage keys end in a tenant");
             let mut reader = Reader::new(value);
             let usage = Usage {
-                bytes: reader.i64().expect("written by settle"),
-                entities: reader.i64().expect("written by settle"),
+                bytes: reader.i64().expect("written by end_entry"),
+                entities: reader.i64().expect("written by end_entry"),
+                // Older binaries did not count these.
+                queues: reader.i64().unwrap_or(0),
+                leased: reader.i64().unwrap_or(0),
             };
             (TenantId(u32::from_be_bytes(*tenant)), usage)
         })
@@ -253,9 +260,10 @@ impl Ground {
     pub fn end_entry(&mut self, rows: &mut Rows) {
         for tenant in std::mem::take(&mut self.usage_changed) {
             let usage = self.usage[&tenant];
-            let mut value = BytesMut::with_capacity(16);
-            value.put_i64(usage.bytes);
-            value.put_i64(usage.entities);
+            let mut value = BytesMut::with_capacity(32);
+            for counted in [usage.bytes, usage.entities, usage.queues, usage.leased] {
+                value.put_i64(counted);
+            }
             rows.put(usage_key(tenant), value.freeze());
             self.outputs.push(Output::Usage { tenant, usage });
         }
@@ -275,7 +283,7 @@ impl Ground {
         machine: MachineId,
         tenant: TenantId,
     ) -> Turn<'a> {
-        Turn { ground: self, rows, stamp, machine, tenant, answer_kept: true }
+        Turn { ground: self, rows, stamp, machine, tenant, answer_ms: IDEMPOTENCY_MS }
     }
 }
 
@@ -286,20 +294,25 @@ pub struct Turn<'a> {
     stamp: Stamp,
     machine: MachineId,
     tenant: TenantId,
-    answer_kept: bool,
+    answer_ms: u64,
 }
 
 impl Turn<'_> {
     /// Nothing was done, and asking again later may do it: the answer is not remembered under the
     /// client's idempotency key, or it would get the same one for a day.
     pub fn may_be_asked_again(&mut self) {
-        self.answer_kept = false;
+        self.answer_ms = 0;
     }
 
-    /// Whether the answer is to be remembered.
+    /// The answer is remembered for so long only, under the client's idempotency key.
+    pub fn keep_answer_for(&mut self, ms: u64) {
+        self.answer_ms = ms.min(IDEMPOTENCY_MS);
+    }
+
+    /// How long the answer is to be remembered; 0 is not at all.
     #[must_use]
-    pub fn is_answer_kept(&self) -> bool {
-        self.answer_kept
+    pub fn answer_ms(&self) -> u64 {
+        self.answer_ms
     }
 
     /// The time of the entry, in Unix milliseconds. Never goes back.
@@ -435,9 +448,16 @@ impl Turn<'_> {
 
     /// Counts what the tenant keeps.
     pub fn count(&mut self, bytes: i64, entities: i64) {
+        self.count_all(Usage { bytes, entities, ..Usage::default() });
+    }
+
+    /// [`Turn::count`], of everything that can be counted.
+    pub fn count_all(&mut self, more: Usage) {
         let usage = self.ground.usage.entry(self.tenant).or_default();
-        usage.bytes += bytes;
-        usage.entities += entities;
+        usage.bytes += more.bytes;
+        usage.entities += more.entities;
+        usage.queues += more.queues;
+        usage.leased += more.leased;
         self.ground.usage_changed.insert(self.tenant);
     }
 }

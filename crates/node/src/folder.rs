@@ -118,6 +118,10 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), shard_count: meta.shards, secret, _lock: lock })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn log_dir(&self, shard: ShardId) -> PathBuf {
         shard_folder(&self.path, shard).join("log")
     }

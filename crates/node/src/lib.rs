@@ -9,12 +9,14 @@
 //! | `runner` | the thread of a shard |
 //! | `checkpointer` | the slow part of a checkpoint |
 //! | `views`, `usage`, `status` | what shards publish |
+//! | `meters`, `disk` | what is measured |
 //! | `waiters` | those who wait for something to be published |
 //! | `mailman` | letters between shards |
 //! | `effects`, `recents_archive` | executors |
 //! | `registry` | every machine there is |
 
 mod checkpointer;
+mod disk;
 mod effects;
 mod folder;
 mod inbox;
@@ -32,6 +34,7 @@ mod usage;
 mod views;
 mod waiters;
 
+pub use disk::{DiskUse, ShardDisk};
 pub use folder::{FolderError, shard_count, shard_folder};
 pub use node::{Node, NodeConfig, OnProgress, Refusal, StartError};
 pub use registry::machines;

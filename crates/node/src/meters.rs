@@ -1,6 +1,9 @@
 //! What a shard measures, named by the five verbs.
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
 
 /// Handles made once: looking a metric up by name for each command would cost more than the
 /// command.
@@ -20,6 +23,7 @@ pub(crate) struct Meters {
 
 impl Meters {
     pub(crate) fn new(shard: u16) -> Meters {
+        describe();
         let label = [("shard", shard.to_string())];
         Meters {
             commands: counter!("stampede_stamp_commands_total", &label),
@@ -35,4 +39,19 @@ impl Meters {
             timers_in_memory: gauge!("stampede_timers_in_memory", &label),
         }
     }
+}
+
+/// To be said again for each shard makes no difference.
+fn describe() {
+    describe_counter!("stampede_stamp_commands_total", "Commands put into log entries");
+    describe_counter!("stampede_append_entries_total", "Entries appended to the log");
+    describe_histogram!("stampede_append_seconds", "From appending an entry to its durability");
+    describe_histogram!("stampede_apply_seconds", "Applying what has become durable");
+    describe_histogram!("stampede_publish_seconds", "Publishing views and answers of entries");
+    describe_histogram!("stampede_checkpoint_seconds", "Writing a checkpoint");
+    describe_counter!("stampede_checkpoint_failures_total", "Checkpoints that were not taken");
+    describe_gauge!("stampede_inbox_requests", "Requests waiting to be taken by the shard");
+    describe_gauge!("stampede_overlay_bytes", "Rows in memory since the last checkpoint");
+    describe_gauge!("stampede_log_bytes", "Bytes of the shard's log on disk");
+    describe_gauge!("stampede_timers_in_memory", "Timers that are due soon");
 }

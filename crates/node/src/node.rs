@@ -184,7 +184,7 @@ struct ShardHandle {
 }
 
 pub(crate) struct Inner {
-    folder: Folder,
+    pub(crate) folder: Folder,
     shards: Vec<ShardHandle>,
     pub(crate) boards: Arc<Boards>,
     pub(crate) archive: Arc<dyn ObjectStore>,
@@ -373,6 +373,12 @@ impl Node {
         self.inner.boards.waiters.has_line(key)
     }
 
+    /// Those who wait for what is published under this key.
+    #[must_use]
+    pub fn waiting_for(&self, key: &[u8]) -> usize {
+        self.inner.boards.waiters.count_of(key)
+    }
+
     /// Those who wait, for whatever it may be.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -436,7 +442,10 @@ impl Node {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let stopped = |error: tokio::task::JoinError| Refusal::Stopped { why: error.to_string() };
+        let stopped = |error: tokio::task::JoinError| {
+            let ended = |error: tokio::task::JoinError| error.to_string();
+            Refusal::Stopped { why: error.try_into_panic().map_or_else(ended, |p| panic_text(&*p)) }
+        };
         tokio::task::spawn_blocking(work).await.map_err(stopped)
     }
 

@@ -1,5 +1,7 @@
 //! What must hold of a node, with real files and threads.
 
+mod fairness;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -183,6 +185,65 @@ fn same_idempotency_key_gives_the_same_answer_even_after_a_restart() {
     world.advance(DAY_MS + 1000);
     let later = world.ask("ann", Some(other_body), &add("b"));
     assert!(matches!(later, Ok(Reply::Added { .. })), "the key is free after a day: {later:?}");
+}
+
+#[test]
+fn what_was_received_is_remembered_for_minutes_and_what_was_sent_for_a_day() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    let key = |n| IdempotencyKey { key: [n; 16], body: [n; 16] };
+    let ask = |key: Option<IdempotencyKey>, command: queue::Command| {
+        let (machine, tenant, idempotency) = (queue::MACHINE, TENANT, key);
+        let envelope = Envelope { machine, tenant, idempotency, command: command.encode() };
+        let reply = world.node.submit(queue::place(TENANT, "jobs"), envelope);
+        world.runtime.block_on(reply).expect("taken")
+    };
+    let settings = queue::Settings::usual(queue::Mode::Standard);
+    let queue = || "jobs".to_owned();
+    ask(None, queue::Command::Create(queue::Create { queue: queue(), settings }));
+    ask(Some(key(1)), queue::Command::Send(queue::Send { queue: queue(), messages: Vec::new() }));
+    let receive = queue::Receive { queue: queue(), max: 1, visibility_ms: None };
+    ask(Some(key(2)), queue::Command::Receive(receive));
+    let known = |n| {
+        let answered = world.node.is_answered(queue::place(TENANT, "jobs"), Some(key(n)));
+        world.runtime.block_on(answered).expect("rows are read")
+    };
+    world.advance(queue::RECEIVED_KEPT_MS - 1);
+    assert!(known(1) && known(2));
+    world.advance(1);
+    world.until("the received is forgotten", |_| !known(2));
+    assert!(known(1));
+    world.advance(DAY_MS);
+    world.until("the sent is forgotten", |_| !known(1));
+    world.node.shutdown_blocking();
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_said_to_be_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    let lost = || -> u8 {
+        let source = "the disk is gone".into();
+        let error = kernel::BaseError::Failed { doing: "reading", source };
+        std::panic::panic_any(kernel::rows::RowsLost(error))
+    };
+    let Err(Refusal::Stopped { why }) = world.runtime.block_on(world.node.read(lost)) else {
+        panic!("nothing can be read")
+    };
+    assert_eq!(why, "the row store failed while reading: the disk is gone");
+    world.node.shutdown_blocking();
+}
+
+#[test]
+fn the_disk_is_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::open(folder.path());
+    world.search("ann", "shoes");
+    let disk = world.node.disk_use().expect("the folder is there");
+    assert!(disk.free_bytes > 0 && disk.free_bytes <= disk.size_bytes, "{disk:?}");
+    assert_eq!(disk.shards.len(), 2);
+    assert!(disk.shards.iter().all(|shard| shard.log_bytes > 0), "{disk:?}");
+    world.node.shutdown_blocking();
 }
 
 #[test]

@@ -8,12 +8,16 @@ use kernel::machine::Usage;
 use kernel::{ShardId, TenantId};
 use parking_lot::RwLock;
 
+/// What one shard says of one tenant.
+#[derive(Default)]
 struct Counters {
     bytes: AtomicI64,
     entities: AtomicI64,
+    queues: AtomicI64,
+    leased: AtomicI64,
 }
 
-/// Of every tenant, a pair of counters for each shard.
+/// Of every tenant, counters for each shard.
 pub(crate) struct UsageBoard {
     shard_count: u16,
     tenants: RwLock<HashMap<TenantId, Arc<[Counters]>>>,
@@ -33,12 +37,12 @@ impl UsageBoard {
         let counters = &row[usize::from(shard.0)];
         counters.bytes.store(usage.bytes, Ordering::Relaxed);
         counters.entities.store(usage.entities, Ordering::Relaxed);
+        counters.queues.store(usage.queues, Ordering::Relaxed);
+        counters.leased.store(usage.leased, Ordering::Relaxed);
     }
 
     fn row(&self) -> Arc<[Counters]> {
-        (0..self.shard_count)
-            .map(|_| Counters { bytes: AtomicI64::new(0), entities: AtomicI64::new(0) })
-            .collect()
+        (0..self.shard_count).map(|_| Counters::default()).collect()
     }
 
     /// The sum over all shards.
@@ -49,6 +53,8 @@ impl UsageBoard {
         for counters in row.iter() {
             sum.bytes += counters.bytes.load(Ordering::Relaxed);
             sum.entities += counters.entities.load(Ordering::Relaxed);
+            sum.queues += counters.queues.load(Ordering::Relaxed);
+            sum.leased += counters.leased.load(Ordering::Relaxed);
         }
         sum
     }

@@ -77,6 +77,13 @@ impl Waiters {
         self.count.load(Ordering::SeqCst) > 0 && self.segment(key).lock().contains_key(key)
     }
 
+    /// In one line, those who were called and are not back included.
+    pub(crate) fn count_of(&self, key: &[u8]) -> usize {
+        let segment = self.segment(key).lock();
+        let called = |line: &Line| usize::try_from(line.called).unwrap_or(usize::MAX);
+        segment.get(key).map_or(0, |line| line.waiting.len() + called(line))
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
@@ -183,6 +190,7 @@ mod tests {
         waiters.call(b"line", 2);
         let called: Vec<_> = places.iter_mut().map(is_called).collect();
         assert_eq!(called, [true, true, false, false]);
+        assert_eq!((waiters.count_of(b"line"), waiters.count_of(b"another")), (4, 0));
         // The two are still trying: the same two messages are no reason to call others.
         waiters.call(b"line", 2);
         assert!(!is_called(&mut places[2]));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use kernel::machine::Usage;
 use kernel::mail::Letter;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
@@ -13,6 +14,9 @@ use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
 use crate::topic;
 
+/// How long what was received is remembered under an idempotency key: it may be large, and once its
+/// leases have ended nobody can use it. *(frozen)*
+pub const RECEIVED_KEPT_MS: u64 = 10 * 60 * 1000;
 /// Queues held at hand; beyond it all are read from rows again.
 const AT_HAND_MAX: usize = 4096;
 
@@ -62,6 +66,7 @@ impl Machine for Queues {
             Command::Purge { queue } => self.at(turn, &queue, |desk| desk.purge()),
             Command::Send(send) => self.at(turn, &send.queue, |desk| desk.send(&send.messages)),
             Command::Receive(receive) => {
+                turn.keep_answer_for(RECEIVED_KEPT_MS);
                 self.at(turn, &receive.queue, |desk| desk.receive(&receive))
             }
             Command::Ack(ack) => self.at(turn, &ack.queue, |desk| desk.ack(&ack.receipts)),
@@ -162,12 +167,13 @@ impl Queues {
         let Some((queue, counts)) = self.load(turn, name) else {
             return Reply::Refused(Refusal::NoQueue);
         };
-        let before_bytes = counts.bytes;
+        let before = (counts.bytes, counts.leased);
         counts.mark_minute(turn.now_ms());
         let reply = work(&mut Desk { turn, name, queue, counts });
-        let signed = |bytes: u64| i64::try_from(bytes).expect("no queue holds 8 EiB");
-        if counts.bytes != before_bytes {
-            turn.count(signed(counts.bytes) - signed(before_bytes), 0);
+        if (counts.bytes, counts.leased) != before {
+            let bytes = counts.bytes.cast_signed() - before.0.cast_signed();
+            let leased = counts.leased.cast_signed() - before.1.cast_signed();
+            turn.count_all(Usage { bytes, leased, ..Usage::default() });
         }
         let row = Bytes::from(row(counts));
         let counts_key = key(turn.tenant(), b'c', queue.number);
@@ -188,7 +194,7 @@ impl Queues {
         };
         show(turn, name, &queue);
         turn.put(key(turn.tenant(), b'c', number), row(&Counts::default()));
-        turn.count(0, 1);
+        turn.count_all(Usage { entities: 1, queues: 1, ..Usage::default() });
         number
     }
 
@@ -239,7 +245,7 @@ impl Queues {
         turn.delete_prefix(&key(turn.tenant(), b'r', number));
         turn.delete(&queue_key(turn.tenant(), name));
         turn.delete(&key(turn.tenant(), b'c', number));
-        turn.count(0, -1);
+        turn.count_all(Usage { entities: -1, queues: -1, ..Usage::default() });
         turn.publish(key(turn.tenant(), b'c', number), None);
         turn.publish(queue_key(turn.tenant(), name), None);
         Reply::Deleted

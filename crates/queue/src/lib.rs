@@ -47,15 +47,15 @@ mod sweep;
 mod tests;
 mod topic;
 
-pub use apply::Queues;
+pub use apply::{Queues, RECEIVED_KEPT_MS};
 pub use command::{
     Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
     NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive, Refusal, Reply, Send, SendRefusal,
     Sent, Settings, Settled, StartRedrive, Story, Subscribe, Update,
 };
 pub use query::{
-    Definition, PeekState, Peeked, counts, counts_row, definition, definition_row, names, peek,
-    place, queue, ready,
+    Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row, names,
+    peek, place, queue, queues, ready,
 };
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};

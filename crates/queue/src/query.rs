@@ -100,10 +100,52 @@ pub fn names(
     }
 }
 
+/// A queue of whatever tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
+    /// What it is and holds.
+    pub described: Described,
+}
+
+/// The queues of a shard after one, of all tenants, at most `limit`; and the last that was looked
+/// at, to go on after, if there may be more.
+#[must_use]
+pub fn queues(
+    rows: &impl ReadRows,
+    after: Option<(TenantId, String)>,
+    limit: usize,
+) -> (Vec<Found>, Option<(TenantId, String)>) {
+    const TENANT_BYTES: usize = size_of::<u32>();
+    let first = queue_key(TenantId(0), "");
+    let prefix = &first[..first.len() - TENANT_BYTES];
+    let after = after.map_or(prefix.to_vec(), |(tenant, name)| queue_key(tenant, &name));
+    let rows_found = rows.scan(&Scan::prefix(prefix).after(&after).limit(limit));
+    let whole = rows_found.len() == limit;
+    let named = rows_found.iter().map(|(key, row)| {
+        let (tenant, name) = key[prefix.len()..].split_first_chunk().expect("as queue_key puts it");
+        let name = std::str::from_utf8(name).expect("put from a string").to_owned();
+        (TenantId(u32::from_be_bytes(*tenant)), name, definition(row))
+    });
+    let named: Vec<_> = named.collect();
+    let last = named.last().filter(|_| whole).map(|(tenant, name, _)| (*tenant, name.clone()));
+    let found = named.into_iter().filter_map(|(tenant, name, definition)| {
+        // Deleted meanwhile, perhaps.
+        Some(Found { tenant, name, described: describe(rows, tenant, definition)? })
+    });
+    (found.collect(), last)
+}
+
 /// What a queue is and holds; `None` when there is none of this name.
 #[must_use]
 pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Described> {
-    let definition = definition(&rows.get(&queue_key(tenant, name))?);
+    describe(rows, tenant, definition(&rows.get(&queue_key(tenant, name))?))
+}
+
+fn describe(rows: &impl ReadRows, tenant: TenantId, definition: Definition) -> Option<Described> {
     let number = definition.number;
     let counts = counts(&rows.get(&counts_row(tenant, number))?);
     let heads = counts.lanes.iter().filter(|lane| lane.len > 0);

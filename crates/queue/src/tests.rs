@@ -79,6 +79,10 @@ impl Bench {
         assert_eq!(bytes, counts.bytes, "bytes");
         let usage = self.rig.ground.usage()[&TENANT];
         assert_eq!((usage.entities, usage.bytes >= 0), (usage.entities.max(1), true));
+        let names = names(&self.rig.rows, TENANT, "", "", usize::MAX, |_| true);
+        let leased = names.iter().filter_map(|name| queue(&self.rig.rows, TENANT, name));
+        let leased: u64 = leased.map(|described| described.counts.leased).sum();
+        assert_eq!((usage.queues, usage.leased), (names.len() as i64, leased.cast_signed()));
     }
 
     fn create(&mut self, name: &str, settings: Settings) -> Reply {
@@ -436,7 +440,7 @@ fn queue_of_the_same_name_has_nothing_of_the_deleted_one() {
     assert_eq!(bench.apply(&Command::Delete { queue: JOBS.into() }), gone);
     assert_eq!(bench.apply(&Command::Purge { queue: JOBS.into() }), gone);
     let usage = bench.rig.ground.usage()[&TENANT];
-    assert_eq!((usage.bytes, usage.entities), (0, 0));
+    assert_eq!(usage, kernel::machine::Usage::default());
     bench.create(JOBS, Settings::usual(Mode::Standard));
     assert_eq!(bench.ack(&[receipt]), [Settled::Forged]);
     bench.advance(100_000);

@@ -79,19 +79,19 @@ impl Apply<'_> {
                 Known::Conflict => return Ok(Outcome::IdempotencyConflict),
             }
         }
-        let (reply, kept) = if envelope.machine == KERNEL {
-            (self.mail(&envelope.command)?, true)
+        let (reply, kept_ms) = if envelope.machine == KERNEL {
+            (self.mail(&envelope.command)?, IDEMPOTENCY_MS)
         } else {
             let machine = self.machines.get(envelope.machine)?;
             let mut turn =
                 self.ground.turn(self.rows, self.stamp, envelope.machine, envelope.tenant);
             let reply = machine.apply(&mut turn, &envelope.command)?;
-            (reply, turn.is_answer_kept())
+            (reply, turn.answer_ms())
         };
-        if let Some(key) = envelope.idempotency.as_ref().filter(|_| kept) {
+        if let Some(key) = envelope.idempotency.as_ref().filter(|_| kept_ms > 0) {
             idempotency::remember(self.rows, key, &reply);
             let mut turn = self.ground.turn(self.rows, self.stamp, KERNEL, TenantId::SYSTEM);
-            let until_ms = turn.now_ms() + IDEMPOTENCY_MS;
+            let until_ms = turn.now_ms() + kept_ms;
             turn.set_timer(until_ms, Bytes::copy_from_slice(&key.key));
         }
         Ok(Outcome::Reply(reply))

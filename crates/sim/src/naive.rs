@@ -106,20 +106,25 @@ pub struct Scene<'a> {
     pub reply: Option<&'a Bytes>,
     machine: MachineId,
     tenant: TenantId,
-    kept: bool,
+    kept_ms: u64,
 }
 
 impl Scene<'_> {
     /// Nothing was done: the answer is not remembered under the client's key.
     pub fn may_be_asked_again(&mut self) {
-        self.kept = false;
+        self.kept_ms = 0;
+    }
+
+    /// The answer is remembered for so long only.
+    pub fn keep_answer_for(&mut self, ms: u64) {
+        self.kept_ms = ms;
     }
 
     /// The same turn on behalf of another tenant.
     #[must_use]
     pub fn of(&mut self, tenant: TenantId) -> Scene<'_> {
         let Scene { index, rows, reply, machine, .. } = *self;
-        Scene { naive: self.naive, index, rows, reply, machine, tenant, kept: true }
+        Scene { naive: self.naive, index, rows, reply, machine, tenant, kept_ms: IDEMPOTENCY_MS }
     }
 
     /// Where the shard stands.
@@ -259,7 +264,7 @@ impl Naive {
                 reply,
                 machine,
                 tenant,
-                kept: true,
+                kept_ms: IDEMPOTENCY_MS,
             })?;
         }
         self.deliver_local(index, seen, models)
@@ -290,8 +295,15 @@ impl Naive {
             let (machine, tenant) = (timer.machine, timer.tenant);
             let model = model_of(models, machine)?;
             let rows = seen.rows;
-            let mut scene =
-                Scene { naive: self, index, rows, reply: None, machine, tenant, kept: true };
+            let mut scene = Scene {
+                naive: self,
+                index,
+                rows,
+                reply: None,
+                machine,
+                tenant,
+                kept_ms: IDEMPOTENCY_MS,
+            };
             model.fire(&mut scene, &timer.payload)?;
             self.deliver_local(index, seen, models)?;
         }
@@ -322,7 +334,7 @@ impl Naive {
             });
         }
         let (machine, tenant) = (envelope.machine, envelope.tenant);
-        let mut kept = true;
+        let mut kept_ms = IDEMPOTENCY_MS;
         let reply = if machine == KERNEL {
             self.mail(&envelope.command, letters)?
         } else {
@@ -332,17 +344,18 @@ impl Naive {
                 Outcome::IdempotencyConflict => None,
             };
             let rows = seen.rows;
-            let mut scene = Scene { naive: self, index, rows, reply, machine, tenant, kept: true };
+            let mut scene =
+                Scene { naive: self, index, rows, reply, machine, tenant, kept_ms: IDEMPOTENCY_MS };
             let reply = model.apply(&mut scene, &envelope.command)?;
-            kept = scene.kept;
+            kept_ms = scene.kept_ms;
             reply
         };
-        let key = envelope.idempotency.filter(|_| kept);
+        let key = envelope.idempotency.filter(|_| kept_ms > 0);
         if let Some(key) = key {
             let expected = reply.clone();
             self.answers.push(Remembered { key, machine, expected, actual: None });
             let payload = Bytes::copy_from_slice(&key.key);
-            let until_ms = self.at_ms + IDEMPOTENCY_MS;
+            let until_ms = self.at_ms + kept_ms;
             self.set_timer(until_ms, KERNEL, TenantId::SYSTEM, payload);
         }
         Ok(Expected::Reply { machine, reply, key: key.map(|key| key.key) })
@@ -382,8 +395,15 @@ impl Naive {
             let (machine, tenant) = (letter.machine, letter.tenant);
             let model = model_of(models, machine)?;
             let rows = seen.rows;
-            let mut scene =
-                Scene { naive: self, index, rows, reply: None, machine, tenant, kept: true };
+            let mut scene = Scene {
+                naive: self,
+                index,
+                rows,
+                reply: None,
+                machine,
+                tenant,
+                kept_ms: IDEMPOTENCY_MS,
+            };
             model.receive(&mut scene, &letter.body)?;
         }
         Ok(())

@@ -168,11 +168,12 @@ impl ErrorKind {
         self.row().code
     }
 
-    /// The HTTP status. In JSON, what the model declares is always 400.
+    /// The HTTP status. In JSON, what the model declares is always 400, but for throttling: boto3
+    /// tries again by itself only when it is 403, as it is in queries.
     #[must_use]
     pub fn status(self, protocol: Protocol) -> StatusCode {
         let row = self.row();
-        let is_modelled = row.namespace == MODEL;
+        let is_modelled = row.namespace == MODEL && self != ErrorKind::RequestThrottled;
         let status = if protocol == Protocol::Json && is_modelled { 400 } else { row.status };
         StatusCode::from_u16(status).expect("the table holds valid statuses")
     }

@@ -34,3 +34,4 @@ mod views;
 pub use base::FjallBase;
 pub use failure::StoreFault;
 pub use options::StoreOptions;
+pub use space::used_bytes;

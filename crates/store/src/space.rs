@@ -11,7 +11,10 @@ pub(crate) fn free_bytes(dir: &Path) -> io::Result<u64> {
 }
 
 /// Bytes of disk that the files below `dir` take, holes left out.
-pub(crate) fn used_bytes(dir: &Path) -> io::Result<u64> {
+///
+/// # Errors
+/// What the system says when a folder cannot be listed.
+pub fn used_bytes(dir: &Path) -> io::Result<u64> {
     const BLOCK_BYTES: u64 = 512;
     let mut total = 0;
     for entry in std::fs::read_dir(dir)? {

@@ -4,10 +4,11 @@
 //! decoding the old one, and add its bytes to the golden test: logs hold commands for ever.
 
 use bytes::Bytes;
-use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
+use kernel::codec::{pack, read_versioned, split_command, unpack, versioned_as};
 use kernel::{TenantId, Unreadable};
 use serde::{Deserialize, Serialize};
 
+use crate::old;
 use crate::record::{KeyHash, KeyId, KeyRecord, Quotas, Scopes, ShopperKeys, TenantRecord};
 
 /// Something to be done to tenants and keys.
@@ -110,7 +111,7 @@ impl Command {
             Command::Bootstrap(body) => pack(BOOTSTRAP, 1, body),
             Command::CreateTenant(body) => pack(CREATE_TENANT, 1, body),
             Command::DeleteTenant(body) => pack(DELETE_TENANT, 1, body),
-            Command::SetQuotas(body) => pack(SET_QUOTAS, 1, body),
+            Command::SetQuotas(body) => pack(SET_QUOTAS, 2, body),
             Command::SetShopperKeys(body) => pack(SET_SHOPPER_KEYS, 1, body),
             Command::CreateKey(body) => pack(CREATE_KEY, 1, body),
             Command::RevokeKey(body) => pack(REVOKE_KEY, 1, body),
@@ -127,7 +128,10 @@ impl Command {
             (BOOTSTRAP, 1) => Command::Bootstrap(unpack(crate::NAME, body)?),
             (CREATE_TENANT, 1) => Command::CreateTenant(unpack(crate::NAME, body)?),
             (DELETE_TENANT, 1) => Command::DeleteTenant(unpack(crate::NAME, body)?),
-            (SET_QUOTAS, 1) => Command::SetQuotas(unpack(crate::NAME, body)?),
+            (SET_QUOTAS, 1) => {
+                Command::SetQuotas(unpack(crate::NAME, body).map(old::SetQuotas::into_new)?)
+            }
+            (SET_QUOTAS, 2) => Command::SetQuotas(unpack(crate::NAME, body)?),
             (SET_SHOPPER_KEYS, 1) => Command::SetShopperKeys(unpack(crate::NAME, body)?),
             (CREATE_KEY, 1) => Command::CreateKey(unpack(crate::NAME, body)?),
             (REVOKE_KEY, 1) => Command::RevokeKey(unpack(crate::NAME, body)?),
@@ -201,7 +205,7 @@ impl Reply {
     /// The bytes of the answer.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        versioned(self).into()
+        versioned_as(2, self).into()
     }
 
     /// Reads [`Reply::encode`] back.
@@ -209,6 +213,10 @@ impl Reply {
     /// # Errors
     /// [`Unreadable`] when it is not a reply of this machine, or of a newer binary.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Unreadable> {
-        read_versioned("a reply of tenants", bytes)
+        const WHAT: &str = "a reply of tenants";
+        match bytes {
+            [2, body @ ..] => unpack(WHAT, body),
+            _ => read_versioned(WHAT, bytes).map(old::Reply::into_new),
+        }
     }
 }

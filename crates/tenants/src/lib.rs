@@ -32,6 +32,7 @@
 
 mod apply;
 mod command;
+mod old;
 mod record;
 mod state;
 #[cfg(test)]

@@ -3,16 +3,20 @@
 //! ```text
 //!   ┌─────────┬───────────────┐
 //!   │ version │ postcard body │   the version is one for the whole row; a changed record gets the
-//!   │ u8 = 1  │               │   next one, and `decode` keeps reading the old
+//!   │ u8      │               │   next one, and `decode` keeps reading the old (`old.rs`)
 //!   └─────────┴───────────────┘
 //! ```
+//!
+//! Tenants are of version 2, which has the quotas of queues; keys and names of version 1.
 
 use std::fmt;
 
 use bytes::Bytes;
-use kernel::codec::{read_versioned, versioned};
+use kernel::codec::{read_versioned, unpack, versioned, versioned_as};
 use kernel::{TenantId, Unreadable};
 use serde::{Deserialize, Serialize};
+
+use crate::old;
 
 /// SHA-256 of a key's secret: what a key is found by, so that no comparison of secrets takes
 /// place whose duration could tell something.
@@ -141,6 +145,16 @@ pub struct Quotas {
     pub entities: Option<u64>,
     /// Open connections that have shown one of its keys or tokens, on one node.
     pub connections: Option<u32>,
+    /// Messages sent and published a second, on one node.
+    pub publish_per_second: Option<u32>,
+    /// Queues, those of subscriptions included.
+    pub queues: Option<u64>,
+    /// How long its queues may keep a message.
+    pub retention_seconds_max: Option<u64>,
+    /// Messages leased, over all its queues.
+    pub inflight: Option<u64>,
+    /// Receives that wait for a message, on one node.
+    pub waiters: Option<u32>,
 }
 
 impl Quotas {
@@ -151,6 +165,11 @@ impl Quotas {
         bytes_stored: None,
         entities: None,
         connections: None,
+        publish_per_second: None,
+        queues: None,
+        retention_seconds_max: None,
+        inflight: None,
+        waiters: None,
     };
 
     /// What every other tenant begins with: more than an honest one meets in a bad week, and less
@@ -161,6 +180,11 @@ impl Quotas {
         bytes_stored: Some(1 << 40),
         entities: Some(1_000_000_000),
         connections: Some(100_000),
+        publish_per_second: Some(200_000),
+        queues: Some(100_000),
+        retention_seconds_max: None,
+        inflight: Some(10_000_000),
+        waiters: Some(50_000),
     };
 
     /// What a tenant begins with.
@@ -237,6 +261,7 @@ pub struct KeyRecord {
 
 /// The row and view of a tenant. A deleted one stays, so that what it left in other machines can
 /// be found and swept.
+#[expect(clippy::large_enum_variant, reason = "it is read one at a time, and is mostly live")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TenantRow {
     /// It is there.
@@ -285,10 +310,24 @@ pub trait Record: Serialize + for<'a> Deserialize<'a> {
     /// # Errors
     /// [`Unreadable`] when the row is of a newer binary, or not one of this kind.
     fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
-        read_versioned("tenants' row", bytes)
+        read_versioned(TENANT_ROW, bytes)
     }
 }
 
-impl Record for TenantRow {}
+const TENANT_ROW: &str = "tenants' row";
+
+impl Record for TenantRow {
+    fn encode(&self) -> Bytes {
+        versioned_as(2, self).into()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<TenantRow, Unreadable> {
+        match bytes {
+            [2, body @ ..] => unpack(TENANT_ROW, body),
+            _ => read_versioned(TENANT_ROW, bytes).map(old::TenantRow::into_new),
+        }
+    }
+}
+
 impl Record for KeyRow {}
 impl Record for NameRow {}

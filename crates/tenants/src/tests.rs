@@ -153,10 +153,10 @@ fn tenants_get_growing_numbers_and_unique_names() {
     check(
         &[create("shop"), create("shop"), create("default"), create("other")],
         &expect![[r#"
-            Tenant(TenantRecord { id: TenantId(2), name: "shop", created_at_ms: 1001, quotas: Quotas { requests_per_second: Some(100000), burst: Some(200000), bytes_stored: Some(1099511627776), entities: Some(1000000000), connections: Some(100000) }, shopper_keys: None })
+            Tenant(TenantRecord { id: TenantId(2), name: "shop", created_at_ms: 1001, quotas: Quotas { requests_per_second: Some(100000), burst: Some(200000), bytes_stored: Some(1099511627776), entities: Some(1000000000), connections: Some(100000), publish_per_second: Some(200000), queues: Some(100000), retention_seconds_max: None, inflight: Some(10000000), waiters: Some(50000) }, shopper_keys: None })
             Refused(NameTaken)
             Refused(NameTaken)
-            Tenant(TenantRecord { id: TenantId(3), name: "other", created_at_ms: 1004, quotas: Quotas { requests_per_second: Some(100000), burst: Some(200000), bytes_stored: Some(1099511627776), entities: Some(1000000000), connections: Some(100000) }, shopper_keys: None })
+            Tenant(TenantRecord { id: TenantId(3), name: "other", created_at_ms: 1004, quotas: Quotas { requests_per_second: Some(100000), burst: Some(200000), bytes_stored: Some(1099511627776), entities: Some(1000000000), connections: Some(100000), publish_per_second: Some(200000), queues: Some(100000), retention_seconds_max: None, inflight: Some(10000000), waiters: Some(50000) }, shopper_keys: None })
         "#]],
     );
 }
@@ -400,7 +400,7 @@ fn the_bytes_of_commands_are_golden() {
         01017477656c7665206279746573abababababababababababababababababababababababababababababababab0263692201ac02
         02010473686f70
         0301ac02
-        0401ac0201a08d06010100018094ebdc0301a08d06
+        0402ac0201a08d06010100018094ebdc0301a08d0601c09a0c01a08d06000180ade20401d08603
         0501ac0201000301020301016900
         0501ac0201010370656d01016900
         0501ac020102027b7d01016900
@@ -441,12 +441,54 @@ fn the_bytes_of_rows_are_golden() {
     expect![[r#"
         0100027477656c76652062797465730263693fac0200
         0101ac02
-        0100020473686f70ac02000000000000
-        01010473686f70ac02
+        0200020473686f70ac020000000000000000000000
+        02010473686f70ac02
         010002
         0101
     "#]]
     .assert_eq(&golden);
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal digits");
+    (0..text.len()).step_by(2).map(digits).collect()
+}
+
+/// What was written before there were quotas of queues: a line here is never changed.
+#[test]
+fn version_1_is_still_read_and_had_no_limits_on_queues() {
+    let quotas = Quotas {
+        requests_per_second: Some(100_000),
+        burst: Some(1),
+        bytes_stored: None,
+        entities: Some(1_000_000_000),
+        connections: Some(100_000),
+        ..Quotas::UNLIMITED
+    };
+    let set = unhex("0401ac0201a08d06010100018094ebdc0301a08d06");
+    let expected = SetQuotas { tenant: TenantId(300), quotas };
+    assert_eq!(Command::decode(&set), Ok(Command::SetQuotas(expected)));
+    let tenant = TenantRecord {
+        id: TenantId(2),
+        name: "shop".into(),
+        created_at_ms: 300,
+        quotas: Quotas::UNLIMITED,
+        shopper_keys: None,
+    };
+    let row = unhex("0100020473686f70ac02000000000000");
+    assert_eq!(TenantRow::decode(&row), Ok(TenantRow::Live(tenant.clone())));
+    let row = unhex("01010473686f70ac02");
+    let deleted = TenantRow::Deleted { name: "shop".into(), at_ms: 300 };
+    assert_eq!(TenantRow::decode(&row), Ok(deleted));
+    let replies = [
+        ("0101020473686f70ac02000000000000", Reply::Tenant(tenant)),
+        ("010203", Reply::TenantDeleted { keys_revoked: 3 }),
+        ("0104", Reply::KeyRevoked),
+        ("010501", Reply::Refused(Refusal::NameTaken)),
+    ];
+    for (bytes, reply) in replies {
+        assert_eq!(Reply::decode(&unhex(bytes)), Ok(reply), "{bytes}");
+    }
 }
 
 #[test]
@@ -463,6 +505,8 @@ fn commands_that_mean_nothing_change_nothing() {
         assert_eq!(world.rows.active_bytes(), before);
     }
     assert!(KeyRow::decode(&[]).is_err() && KeyRow::decode(&[2, 0]).is_err());
+    assert!(TenantRow::decode(&[]).is_err() && TenantRow::decode(&[3, 0]).is_err());
+    assert!(Reply::decode(&[]).is_err() && Reply::decode(&[3, 0]).is_err());
     assert!(KeyRow::decode(&[1, 9]).is_err());
 }
 

@@ -9,7 +9,7 @@ use http::request::Parts;
 use kernel::TenantId;
 use tenants::{KeyId, Scope, Scopes};
 
-use super::quota::{self, Connected};
+use super::quota::{self, Held};
 use super::shopper::USER_BYTES_MAX;
 use super::{Auth, Identity, Known, named_tenant, unauthenticated};
 use crate::app::{App, Ctx};
@@ -32,8 +32,8 @@ pub struct Caller {
     /// Whether this is a shopper's token, or a storefront's key in a shopper's stead: it acts for
     /// that user only.
     pub is_shopper: bool,
-    app: Arc<App>,
-    known: Arc<Known>,
+    pub(super) app: Arc<App>,
+    pub(super) known: Arc<Known>,
 }
 
 impl Caller {
@@ -155,7 +155,7 @@ fn admit(ctx: &Ctx, known: Arc<Known>, headers: &HeaderMap) -> Result<Caller, Pr
     let auth = &ctx.edge().auth;
     let tenant = &known.tenant;
     ctx.conn().hold(tenant.record.id, || {
-        let counted = Connected::new(&tenant.gauge, tenant.record.quotas.connections)?;
+        let counted = Held::connection(&tenant.gauge, tenant.record.quotas.connections)?;
         Ok::<Box<dyn Any + Send>, Problem>(Box::new(counted))
     })?;
     if tenant.rate.is_some() {

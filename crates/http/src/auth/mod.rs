@@ -19,6 +19,7 @@
 //! Failed attempts are not slowed down: a key has 192 random bits, and a text that has not the
 //! form of a key or token is refused before anything is looked up.
 
+mod allowance;
 mod bootstrap;
 mod cache;
 mod caller;

@@ -18,6 +18,8 @@ pub(crate) struct Tenant {
     pub(crate) record: TenantRecord,
     pub(crate) name: Arc<str>,
     pub(crate) rate: Option<Rate>,
+    /// Of messages that are sent.
+    pub(crate) message_rate: Option<Rate>,
     /// For its shoppers' tokens. Parsed here, once for each change of the record.
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) gauge: Arc<Gauge>,
@@ -117,7 +119,8 @@ impl Tenant {
     ) -> Tenant {
         Tenant {
             name: record.name.as_str().into(),
-            rate: Rate::of(&record.quotas),
+            rate: Rate::of_requests(&record.quotas),
+            message_rate: Rate::of_messages(&record.quotas),
             view_key: tenants::tenant_view(record.id),
             record,
             verifier,

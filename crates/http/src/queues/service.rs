@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kernel::{Envelope, IdempotencyKey, TenantId};
+use kernel::{Envelope, IdempotencyKey, TenantId, VirtualShard};
 use node::{Refusal, View};
-use queue::{Command, Definition, Delivery, NewMessage, Receive, Reply, Send};
+use queue::{Command, Definition, Delivery, NewMessage, Receive, Reply, Send, SendRefusal, Sent};
 use tokio::time::Instant;
 
 use crate::app::Edge;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::telemetry::metrics::throttled;
 
 /// Bytes of parcels in one command, at most: a larger batch is several commands.
 pub(crate) const SEND_BYTES_MAX: usize = 768 << 10;
@@ -22,10 +25,37 @@ pub(crate) async fn submit(
     idempotency: Option<IdempotencyKey>,
     command: &Command,
 ) -> Result<Reply, Refusal> {
+    submit_at(edge, queue::place(tenant, name), tenant, idempotency, command).await
+}
+
+/// Does a command at a place.
+pub(crate) async fn submit_at(
+    edge: &Edge,
+    at: VirtualShard,
+    tenant: TenantId,
+    idempotency: Option<IdempotencyKey>,
+    command: &Command,
+) -> Result<Reply, Refusal> {
+    let measured = edge.meters.begin(command);
     let command = command.encode();
     let envelope = Envelope { machine: queue::MACHINE, tenant, idempotency, command };
-    let reply = edge.node.submit(queue::place(tenant, name), envelope).await?;
+    let reply = edge.node.submit(at, envelope).await?;
+    measured.end();
     Ok(Reply::decode(&reply).expect("queues answer with their replies"))
+}
+
+/// Whether so many messages may be sent: there is room, and they are within the tenant's rate. An
+/// answer that was given is given again, however full it is.
+pub(crate) async fn admit(
+    edge: &Edge,
+    caller: &Caller,
+    at: VirtualShard,
+    idempotency: Option<IdempotencyKey>,
+    count: usize,
+) -> Result<(), Problem> {
+    let allowed = caller.check_room(false).and_then(|()| caller.charge_messages(count));
+    let Err(refused) = allowed else { return Ok(()) };
+    if edge.node.is_answered(at, idempotency).await? { Ok(()) } else { Err(refused) }
 }
 
 async fn view(
@@ -100,7 +130,19 @@ pub(crate) async fn send(
             other => return Ok(other),
         }
     }
+    count_full(&all);
     Ok(Reply::Sent(all))
+}
+
+/// Messages that a bound of their queue has kept out.
+fn count_full(sent: &[Result<Sent, SendRefusal>]) {
+    for sent in sent {
+        match sent {
+            Err(SendRefusal::Messages) => throttled("maxMessages", 1),
+            Err(SendRefusal::Bytes) => throttled("maxBytes", 1),
+            _ => {}
+        }
+    }
 }
 
 /// The key of a part of a request: each is a command of its own.
@@ -122,23 +164,36 @@ async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &Bytes) -> Resul
 /// `attempt` again gets what it got.
 pub(crate) async fn receive(
     edge: &Edge,
-    tenant: TenantId,
+    caller: &Caller,
     definition: &Definition,
     receive: Receive,
     wait: Duration,
     attempt: Option<IdempotencyKey>,
-) -> Result<Result<Vec<Delivery>, queue::Refusal>, Refusal> {
+) -> Result<Result<Vec<Delivery>, queue::Refusal>, Problem> {
+    let tenant = caller.tenant;
     let name = receive.queue.clone();
     let line = Bytes::from(queue::counts_row(tenant, definition.number));
-    let command = Command::Receive(receive);
     let mut tries = 0;
-    let mut try_once = async || {
+    let mut try_once = async |repeated: bool| {
+        let mut receive = receive.clone();
+        if !repeated {
+            let left = caller.leases_left()?;
+            receive.max = receive.max.min(u16::try_from(left).unwrap_or(u16::MAX));
+        }
         // Each try under a key of its own: one that got nothing must not be answered so again.
         let key = attempt.map(|attempt| part_of(attempt, tries));
         tries += 1;
-        match submit(edge, tenant, &name, key, &command).await? {
-            Reply::Received(deliveries) => Ok::<_, Refusal>(Ok(deliveries)),
-            Reply::Refused(refusal) => Ok(Err(refusal)),
+        match submit(edge, tenant, &name, key, &Command::Receive(receive)).await? {
+            Reply::Received(deliveries) => {
+                edge.meters.received(&deliveries, edge.node.now_ms());
+                Ok::<_, Problem>(Ok(deliveries))
+            }
+            Reply::Refused(refusal) => {
+                if refusal == queue::Refusal::Inflight {
+                    throttled("maxInflight", 1);
+                }
+                Ok(Err(refusal))
+            }
             other => unreachable!("a Receive is answered with {other:?}"),
         }
     };
@@ -149,7 +204,7 @@ pub(crate) async fn receive(
     let others_wait = !wait.is_zero() && edge.node.has_line(&line);
     let repeated = edge.node.is_answered(queue::place(tenant, &name), attempt).await?;
     if repeated || !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
-        let tried = try_once().await?;
+        let tried = try_once(repeated).await?;
         if !nothing(&tried) || wait.is_zero() {
             return Ok(tried);
         }
@@ -157,6 +212,7 @@ pub(crate) async fn receive(
     if wait.is_zero() {
         return Ok(Ok(Vec::new()));
     }
+    let _counted = caller.wait()?;
     let deadline = Instant::now() + wait;
     let mut place = edge.node.wait_in_line(line.clone());
     let mut leaving = edge.leaving.subscribe();
@@ -169,7 +225,7 @@ pub(crate) async fn receive(
             () = tokio::time::sleep_until(deadline) => return Ok(Ok(Vec::new())),
             _gone = leaving.wait_for(|leaving| *leaving) => return Ok(Ok(Vec::new())),
         }
-        let tried = try_once().await?;
+        let tried = try_once(false).await?;
         if !nothing(&tried) {
             return Ok(tried);
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tenants::{Command, CreateKey, KeyId, KeyRecord, NewKey, Reply, RevokeKey, Scope, Scopes};
 use utoipa::{IntoParams, ToSchema};
 
-use super::tenants::{ask, blocking, cursor_bytes, named, unexpected};
+use super::tenants::{ask, cursor_bytes, named, unexpected};
 use crate::auth::{Caller, KeySecret, key_id_text, new_key_id, now_ms, parse_key_id};
 use crate::extract::idempotency::IDEMPOTENCY_KEY;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
@@ -187,7 +187,8 @@ async fn list(caller: Caller, Query(query): Query<KeysQuery>) -> Result<Answer<K
     let limit = query.limit.get();
     let rows = caller.auth().node().rows(tenants::place());
     let id = tenant.record.id;
-    let mut found = blocking(move || tenants::keys(&rows, id, after, limit + 1)).await?;
+    let mut found =
+        caller.auth().node().read(move || tenants::keys(&rows, id, after, limit + 1)).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let next_cursor = match found.last() {

@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::app::{App, EdgeState};
 use crate::route::{Routes, doc};
-use crate::telemetry::metrics;
+use crate::telemetry::{census, metrics};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -74,8 +74,9 @@ async fn ready(State(edge): State<EdgeState>) -> Response {
     (status, [(CONTENT_TYPE, JSON), (CACHE_CONTROL, NO_STORE)], body).into_response()
 }
 
-async fn measured() -> Response {
-    text(PROMETHEUS, metrics::render().into())
+async fn measured(State(edge): State<EdgeState>) -> Response {
+    let looked_at = census::text(&edge).await;
+    text(PROMETHEUS, (looked_at + &metrics::render()).into())
 }
 
 async fn openapi(State(app): State<Arc<App>>) -> Response {

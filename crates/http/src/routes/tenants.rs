@@ -140,6 +140,27 @@ struct NewQuotas {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     connections: Given<u32>,
+    /// Messages sent and published a second, at least 1; as many at once after a quiet time. A batch
+    /// of n is n. Each node counts by itself.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    publish_per_second: Given<u32>,
+    /// Queues, those of subscriptions included.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    queues: Given<u64>,
+    /// How long queues may keep messages, at least 1. Queues that are there stay as they are.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    retention_seconds_max: Given<u64>,
+    /// Messages leased, over all queues.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    inflight: Given<u64>,
+    /// Receives that wait for a message. Each node counts by itself.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    waiters: Given<u32>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -150,6 +171,11 @@ struct QuotasView {
     bytes_stored: Option<u64>,
     entities: Option<u64>,
     connections: Option<u32>,
+    publish_per_second: Option<u32>,
+    queues: Option<u64>,
+    retention_seconds_max: Option<u64>,
+    inflight: Option<u64>,
+    waiters: Option<u32>,
     used: UsedView,
 }
 
@@ -159,6 +185,10 @@ struct QuotasView {
 struct UsedView {
     bytes_stored: u64,
     entities: u64,
+    queues: u64,
+    inflight: u64,
+    /// On this node.
+    waiters: u32,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -289,8 +319,9 @@ async fn list(
         Some(Cursor(bytes)) => TenantId(u32::from_be_bytes(cursor_bytes(&bytes)?)),
     };
     let limit = query.limit.get();
-    let rows = caller.auth().node().rows(tenants::place());
-    let mut found = blocking(move || tenants::tenants(&rows, after, limit + 1)).await?;
+    let node = caller.auth().node();
+    let rows = node.rows(tenants::place());
+    let mut found = node.read(move || tenants::tenants(&rows, after, limit + 1)).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let next_cursor = match found.last() {
@@ -306,14 +337,6 @@ pub(super) fn cursor_bytes<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Prob
     bytes.try_into().map_err(refuse)
 }
 
-/// Reads rows where it may take its time.
-pub(super) async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Problem> {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.map_err(|error| ProblemKind::Stopped.because(error.to_string()).retry_after_ms(1000))
-}
-
 async fn get(caller: Caller, Path(tenant): Path<String>) -> Result<Answer<TenantView>, Problem> {
     Ok(Answer(TenantView::from(&named(&caller, &tenant).await?.record)))
 }
@@ -326,19 +349,33 @@ async fn delete(caller: Caller, Path(tenant): Path<String>) -> Result<StatusCode
     }
 }
 
-fn quotas_view(caller: &Caller, record: &TenantRecord) -> QuotasView {
-    let Quotas { requests_per_second, burst, bytes_stored, entities, connections } = record.quotas;
-    let usage = caller.auth().node().usage(record.id);
-    let used = UsedView {
-        bytes_stored: u64::try_from(usage.bytes).unwrap_or(0),
-        entities: u64::try_from(usage.entities).unwrap_or(0),
-    };
-    QuotasView { requests_per_second, burst, bytes_stored, entities, connections, used }
+fn quotas_view(caller: &Caller, quotas: &Quotas, tenant: &Tenant) -> QuotasView {
+    let usage = caller.auth().node().usage(tenant.record.id);
+    let used = |count: i64| u64::try_from(count).unwrap_or(0);
+    QuotasView {
+        requests_per_second: quotas.requests_per_second,
+        burst: quotas.burst,
+        bytes_stored: quotas.bytes_stored,
+        entities: quotas.entities,
+        connections: quotas.connections,
+        publish_per_second: quotas.publish_per_second,
+        queues: quotas.queues,
+        retention_seconds_max: quotas.retention_seconds_max,
+        inflight: quotas.inflight,
+        waiters: quotas.waiters,
+        used: UsedView {
+            bytes_stored: used(usage.bytes),
+            entities: used(usage.entities),
+            queues: used(usage.queues),
+            inflight: used(usage.leased),
+            waiters: tenant.gauge.waiters(),
+        },
+    }
 }
 
 async fn quotas(caller: Caller, Path(tenant): Path<String>) -> Result<Answer<QuotasView>, Problem> {
     let tenant = named(&caller, &tenant).await?;
-    Ok(Answer(quotas_view(&caller, &tenant.record)))
+    Ok(Answer(quotas_view(&caller, &tenant.record.quotas, &tenant)))
 }
 
 async fn set_quotas(
@@ -347,14 +384,16 @@ async fn set_quotas(
     Json { value: new, .. }: Json<NewQuotas>,
 ) -> Result<Answer<QuotasView>, Problem> {
     require_operator(&caller)?;
-    let tenant = named(&caller, &tenant).await?.record.id;
-    let nothing = |quota: Given<u32>| quota == Some(Some(0));
-    // None at all would lock out whoever could undo it.
-    if nothing(new.requests_per_second) || nothing(new.burst) || nothing(new.connections) {
-        let why = "requestsPerSecond, burst and connections are at least 1";
+    let tenant = named(&caller, &tenant).await?;
+    let none = Some(Some(0));
+    // None at all would lock out whoever could undo it, or mean nothing.
+    let rates = [new.requests_per_second, new.burst, new.connections, new.publish_per_second];
+    if rates.contains(&none) || new.retention_seconds_max == Some(Some(0)) {
+        let why = "requestsPerSecond, burst, connections, publishPerSecond and \
+            retentionSecondsMax are at least 1";
         return Err(ProblemKind::Unprocessable.because(why));
     }
-    let initial = Quotas::initial(tenant);
+    let initial = Quotas::initial(tenant.record.id);
     // A burst is of a rate, so the burst of another rate than the given one would mean nothing.
     let burst = if new.requests_per_second.is_some() { None } else { initial.burst };
     let quotas = Quotas {
@@ -363,9 +402,15 @@ async fn set_quotas(
         bytes_stored: new.bytes_stored.unwrap_or(initial.bytes_stored),
         entities: new.entities.unwrap_or(initial.entities),
         connections: new.connections.unwrap_or(initial.connections),
+        publish_per_second: new.publish_per_second.unwrap_or(initial.publish_per_second),
+        queues: new.queues.unwrap_or(initial.queues),
+        retention_seconds_max: new.retention_seconds_max.unwrap_or(initial.retention_seconds_max),
+        inflight: new.inflight.unwrap_or(initial.inflight),
+        waiters: new.waiters.unwrap_or(initial.waiters),
     };
-    match ask(&caller, &Command::SetQuotas(SetQuotas { tenant, quotas }), None).await? {
-        Reply::Tenant(record) => Ok(Answer(quotas_view(&caller, &record))),
+    let set = SetQuotas { tenant: tenant.record.id, quotas };
+    match ask(&caller, &Command::SetQuotas(set), None).await? {
+        Reply::Tenant(record) => Ok(Answer(quotas_view(&caller, &record.quotas, &tenant))),
         reply => Err(unexpected(&reply)),
     }
 }

@@ -129,8 +129,10 @@ fn fifo_dedup(
 
 fn not_taken(refusal: SendRefusal) -> SqsError {
     match refusal {
-        SendRefusal::Messages => ErrorKind::OverLimit.because("The queue is full of messages."),
-        SendRefusal::Bytes => ErrorKind::OverLimit.because("The queue is full of bytes."),
+        SendRefusal::Messages => ErrorKind::OverLimit
+            .because("The queue holds as many messages as it may; try again in 1000 ms"),
+        SendRefusal::Bytes => ErrorKind::OverLimit
+            .because("The queue holds as many bytes as it may; try again in 1000 ms"),
         SendRefusal::GroupMissing => SqsError::missing("MessageGroupId"),
         SendRefusal::TooLarge => {
             ErrorKind::InvalidParameterValue.because("The message is too large.")
@@ -165,12 +167,14 @@ impl Session<'_> {
         mode: Mode,
         messages: Vec<Outgoing>,
     ) -> Result<Vec<Result<output::SendMessageBatchResultEntry, SqsError>>, SqsError> {
-        self.caller.check_room(false).map_err(super::refusal)?;
         let good: Vec<_> = messages
             .iter()
             .enumerate()
             .filter_map(|(place, message)| Some((place, message.packed.as_ref().ok()?.clone())))
             .collect();
+        let place = queue::place(self.caller.tenant, name);
+        let admitted = service::admit(self.edge, &self.caller, place, None, good.len()).await;
+        admitted.map_err(super::refusal)?;
         let mut sent = if good.is_empty() {
             Vec::new().into_iter()
         } else {
@@ -269,9 +273,8 @@ impl Session<'_> {
         wait: Duration,
         key: Option<IdempotencyKey>,
     ) -> Result<Vec<Delivery>, SqsError> {
-        let tenant = self.caller.tenant;
-        let received = service::receive(self.edge, tenant, definition, receive, wait, key);
-        received.await.map_err(unavailable)?.map_err(refused)
+        let received = service::receive(self.edge, &self.caller, definition, receive, wait, key);
+        received.await.map_err(super::refusal)?.map_err(refused)
     }
 
     /// Takes what the same attempt took before, and its leases begin again. But only if nothing

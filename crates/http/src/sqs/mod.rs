@@ -159,18 +159,30 @@ fn scopes(action: ActionName) -> &'static [Scope] {
     }
 }
 
+/// What a client knows to wait for, or knows that waiting does not cure.
+fn of_quota(quota: Option<&str>) -> ErrorKind {
+    match quota {
+        Some("bytesStored" | "entities" | "queues" | "inflight") => ErrorKind::OverLimit,
+        Some("retentionSecondsMax") => ErrorKind::InvalidAttributeValue,
+        _ => ErrorKind::RequestThrottled,
+    }
+}
+
 /// A problem of the edge in the words of this dialect.
 fn refusal(problem: Problem) -> SqsError {
     let kind = match problem.kind {
         ProblemKind::Unauthenticated => ErrorKind::InvalidClientTokenId,
         ProblemKind::Forbidden => ErrorKind::AccessDenied,
-        ProblemKind::QuotaExceeded => ErrorKind::RequestThrottled,
+        ProblemKind::QuotaExceeded => of_quota(problem.quota()),
         ProblemKind::NotFound => ErrorKind::QueueDoesNotExist,
         ProblemKind::Internal => ErrorKind::InternalError,
         kind if kind.status().is_server_error() => ErrorKind::ServiceUnavailable,
         _ => ErrorKind::InvalidParameterValue,
     };
-    kind.because(problem.detail)
+    match problem.retry_after_ms {
+        Some(ms) => kind.because(format!("{}; try again in {ms} ms", problem.detail)),
+        None => kind.because(problem.detail),
+    }
 }
 
 fn unavailable(refusal: node::Refusal) -> SqsError {
@@ -273,7 +285,7 @@ fn refused(refusal: queue::Refusal) -> SqsError {
             "A queue already exists with the same name and a different value for an attribute",
         ),
         queue::Refusal::Inflight => ErrorKind::OverLimit
-            .because("Too many messages are in flight: delete some, or let their leases end."),
+            .because("As many messages are in flight as the queue allows; try again in 1000 ms"),
         queue::Refusal::Version => {
             ErrorKind::ServiceUnavailable.because("Somebody else is changing the queue.")
         }

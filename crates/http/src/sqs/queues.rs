@@ -46,7 +46,12 @@ impl Session<'_> {
             };
         }
         settings.tags = ask.tags;
-        self.caller.check_room(true).map_err(super::refusal)?;
+        if let Some(max_ms) = self.caller.retention_ms_max()
+            && attributes.message_retention_period.is_none()
+        {
+            settings.retention_ms = settings.retention_ms.min(max_ms);
+        }
+        self.caller.check_new_queue(settings.retention_ms).map_err(super::refusal)?;
         self.submit(name, &Command::Create(Create { queue: name.clone(), settings })).await?;
         Ok(self.made(name))
     }
@@ -224,8 +229,12 @@ impl Session<'_> {
         }
         let dead = self.dead_letter_queue(name, mode, &attributes).await?;
         self.change(&ask.queue_url, |settings| {
+            let before_ms = settings.retention_ms;
             attributes::apply(&attributes, dead.clone(), settings);
-            Ok(())
+            if settings.retention_ms == before_ms {
+                return Ok(());
+            }
+            self.caller.check_retention(settings.retention_ms).map_err(super::refusal)
         })
         .await?;
         Ok(Output::Nothing(ActionName::SetQueueAttributes))

@@ -1,24 +1,28 @@
-//! Prometheus metrics.
-//!
-//! | name | labels |
-//! |---|---|
-//! | `http_requests_total` | `operation`, `status` (`2xx`, …) |
-//! | `http_request_duration_seconds` | `operation` |
-//! | `http_connections` | |
-//! | `http_accept_errors_total`, `http_tls_handshake_errors_total`, `http_panics_total` | |
+//! Prometheus metrics that are counted as things happen. `docs/metrics.md` lists them all; what is
+//! looked at only when somebody asks is in `census`.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::StatusCode;
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Upper bounds of histograms, in seconds.
 const BUCKETS: &[f64] = &[
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0, 30.0,
 ];
+
+/// As [`BUCKETS`], of the age of messages: up to the retention that queues usually have.
+const AGE_BUCKETS: &[f64] = &[
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0,
+    43_200.0, 86_400.0, 345_600.0,
+];
+
+pub(super) const QUEUE_REQUEST: &str = "stampede_queue_request_seconds";
+pub(super) const MESSAGE_AGE: &str = "stampede_queue_message_age_seconds";
+const THROTTLED: &str = "stampede_throttled_total";
 
 /// How often samples are moved into their buckets: they wait in memory until then.
 const UPKEEP: Duration = Duration::from_secs(1);
@@ -34,6 +38,8 @@ pub fn install() {
     RECORDER.get_or_init(|| {
         let handle = PrometheusBuilder::new()
             .set_buckets(BUCKETS)
+            .expect("there are buckets")
+            .set_buckets_for_metric(Matcher::Full(MESSAGE_AGE.to_owned()), AGE_BUCKETS)
             .expect("there are buckets")
             .install_recorder()
             .expect("nothing else in this process installs a recorder");
@@ -60,6 +66,17 @@ fn describe() {
     describe_counter!("http_tls_handshake_errors_total", "TLS handshakes that failed");
     describe_counter!("http_panics_total", "Defects that a request ran into");
     describe_counter!("otlp_spans_dropped_total", "Spans that could not be exported");
+    describe_histogram!(
+        QUEUE_REQUEST,
+        "From asking a shard to its answer, without waiting in line"
+    );
+    describe_histogram!(MESSAGE_AGE, "From sending a message to receiving it");
+    describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by its name");
+}
+
+/// So many refusals because a quota or a bound was reached.
+pub(crate) fn throttled(quota: &'static str, count: u64) {
+    counter!(THROTTLED, "quota" => quota).increment(count);
 }
 
 /// Everything measured so far, as text.

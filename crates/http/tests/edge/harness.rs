@@ -54,12 +54,22 @@ impl Server {
 
     /// The whole product, which needs no key, with a clock that can be set forward.
     pub(crate) async fn start_product(shards: u16) -> (Server, Arc<AtomicU64>) {
+        Server::start_product_with(shards, |_| {}).await
+    }
+
+    pub(crate) async fn start_product_with(
+        shards: u16,
+        change: impl FnOnce(&mut Edge),
+    ) -> (Server, Arc<AtomicU64>) {
         let ahead_ms = Arc::new(AtomicU64::new(0));
         let ahead = Arc::clone(&ahead_ms);
         let (config, wall) = (NodeConfig::default(), NodeConfig::default().clock);
         let clock: node::Clock = Arc::new(move || wall() + ahead.load(Ordering::SeqCst));
         let config = NodeConfig { clock, ..config };
-        let dev = |edge: &mut Edge| edge.dev = true;
+        let dev = |edge: &mut Edge| {
+            edge.dev = true;
+            change(edge);
+        };
         let app = |edge| http_edge::app(Arc::new(edge));
         let server = Server::start_node(config, shards, dev, app, ServerOptions::default()).await;
         (server, ahead_ms)

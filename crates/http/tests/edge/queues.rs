@@ -10,33 +10,39 @@ const JSON: &str = "content-type: application/json\r\n";
 
 impl Server {
     #[track_caller]
-    fn ok(answer: &Answer, status: u16) -> Value {
+    pub(crate) fn ok(answer: &Answer, status: u16) -> Value {
         assert_eq!(answer.status, status, "{answer:?}");
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
-    async fn make(&self, settings: Value) -> Value {
+    pub(crate) async fn make(&self, settings: Value) -> Value {
         Server::ok(&self.post("/v1/queues", &settings.to_string()).await, 201)
     }
 
-    async fn send_to(&self, queue: &str, message: Value) -> Value {
+    pub(crate) async fn send_to(&self, queue: &str, message: Value) -> Value {
         let path = format!("/v1/queues/{queue}/messages");
         Server::ok(&self.post(&path, &message.to_string()).await, 202)
     }
 
-    async fn receive(&self, queue: &str, ask: Value) -> Vec<Value> {
+    pub(crate) async fn receive(&self, queue: &str, ask: Value) -> Vec<Value> {
         let path = format!("/v1/queues/{queue}/messages:receive");
         let answer = Server::ok(&self.post(&path, &ask.to_string()).await, 200);
         answer["messages"].as_array().expect("a list").clone()
     }
 
-    async fn settle(&self, queue: &str, message: &Value, how: &str, body: Value) -> Answer {
+    pub(crate) async fn settle(
+        &self,
+        queue: &str,
+        message: &Value,
+        how: &str,
+        body: Value,
+    ) -> Answer {
         let handle = message["receiptHandle"].as_str().expect("a handle");
         let path = format!("/v1/queues/{queue}/messages/{handle}:{how}");
         self.post(&path, &body.to_string()).await
     }
 
-    async fn look(&self, queue: &str) -> Value {
+    pub(crate) async fn look(&self, queue: &str) -> Value {
         Server::ok(&self.get(&format!("/v1/queues/{queue}")).await, 200)
     }
 }

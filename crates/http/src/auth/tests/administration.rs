@@ -155,11 +155,13 @@ async fn quotas_are_replaced_whole_and_null_is_no_limit() {
     let world = World::new().await;
     let initial = world.get(&world.shop_admin, "/v1/tenants/shop/quotas").await.json;
     assert_eq!(initial["requestsPerSecond"], 100_000);
-    assert_eq!(initial["used"], json!({ "bytesStored": 0, "entities": 0 }));
+    let used = json!({ "bytesStored": 0, "entities": 0, "queues": 0, "inflight": 0, "waiters": 0 });
+    assert_eq!(initial["used"], used);
     let set = world.set_quotas(&json!({ "requestsPerSecond": 7, "entities": null })).await.json;
     let expected = json!({
         "requestsPerSecond": 7, "burst": null, "bytesStored": 1_u64 << 40, "entities": null,
-        "connections": 100_000, "used": { "bytesStored": 0, "entities": 0 },
+        "connections": 100_000, "publishPerSecond": 200_000, "queues": 100_000,
+        "retentionSecondsMax": null, "inflight": 10_000_000, "waiters": 50_000, "used": used,
     });
     assert_eq!(set, expected);
     assert_eq!(world.get(&world.shop_admin, "/v1/tenants/2/quotas").await.json, expected);
@@ -167,6 +169,10 @@ async fn quotas_are_replaced_whole_and_null_is_no_limit() {
     for (bad, status) in [
         (json!({ "requestsPerSecond": 0 }), 422),
         (json!({ "burst": 0 }), 422),
+        (json!({ "publishPerSecond": 0 }), 422),
+        (json!({ "retentionSecondsMax": 0 }), 422),
+        (json!({ "queues": -1 }), 400),
+        (json!({ "waiters": 4_294_967_296_u64 }), 400),
         (json!({ "requestsPerSecond": -1 }), 400),
         (json!({ "requestsPerSecond": 1.5 }), 400),
         (json!({ "requestPerSecond": 1 }), 400),

@@ -44,7 +44,7 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Change a queue").text("What is left out stays; `null` takes a bound away. The mode never changes.")
                 .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
                 .example(r#"{"maxReceiveCount": 5}"#)
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
         .delete("/v1/queues/{queue}", "queues.delete", delete,
             doc("Delete a queue and everything in it").gives_nothing(204, "Gone")
                 .problems(&[ProblemKind::NotFound]))
@@ -90,9 +90,15 @@ pub(super) struct NewQueue {
     unknown: BTreeMap<String, serde_json::Value>,
 }
 
+/// What a queue is to be like.
+pub(super) struct Wanted {
+    settings: Settings,
+    says_retention: bool,
+}
+
 impl NewQueue {
     /// Its name and its settings.
-    pub(super) fn check(&self) -> Result<(&str, Settings), Problem> {
+    pub(super) fn check(&self) -> Result<(&str, Wanted), Problem> {
         let NewQueue { name, mode, change, unknown } = self;
         if let Some(field) = unknown.keys().next() {
             return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
@@ -100,7 +106,7 @@ impl NewQueue {
         check_name(name)?;
         let mut settings = Settings::usual((*mode).into());
         change.apply_to(&mut settings)?;
-        Ok((name, settings))
+        Ok((name, Wanted { settings, says_retention: change.says_retention() }))
     }
 }
 
@@ -222,9 +228,9 @@ pub(super) async fn create(
     idempotency: Idempotency,
     body: Json<NewQueue>,
 ) -> Result<(StatusCode, Answer<QueueMade>), Problem> {
-    let (name, settings) = body.value.check()?;
+    let (name, wanted) = body.value.check()?;
     let key = idempotency.with(caller.tenant, &body.raw);
-    make(&edge, &caller, name, settings, key).await
+    make(&edge, &caller, name, wanted, key).await
 }
 
 /// Makes a queue, unless it is there.
@@ -232,10 +238,17 @@ pub(super) async fn make(
     edge: &Edge,
     caller: &Caller,
     name: &str,
-    settings: Settings,
+    wanted: Wanted,
     key: Option<kernel::IdempotencyKey>,
 ) -> Result<(StatusCode, Answer<QueueMade>), Problem> {
-    if let Err(full) = caller.check_room(true) {
+    let Wanted { mut settings, says_retention } = wanted;
+    if let Some(max_ms) = caller.retention_ms_max().filter(|_| !says_retention) {
+        // What is usual may be more than the tenant has. What is there stays as it is.
+        let there = service::find(edge, caller.tenant, name).await?;
+        let usual = settings.retention_ms.min(max_ms);
+        settings.retention_ms = there.map_or(usual, |there| there.settings.retention_ms);
+    }
+    if let Err(full) = caller.check_new_queue(settings.retention_ms) {
         let there = service::find(edge, caller.tenant, name).await?.is_some();
         let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
         if !there && !answered {
@@ -255,7 +268,8 @@ pub(super) async fn make(
 
 /// Makes a queue as it usually is, unless it is there.
 pub(super) async fn make_usual(edge: &Edge, caller: &Caller, name: &str) -> Result<(), Problem> {
-    make(edge, caller, name, Settings::usual(Mode::Standard), None).await.map(drop)
+    let wanted = Wanted { settings: Settings::usual(Mode::Standard), says_retention: false };
+    make(edge, caller, name, wanted, None).await.map(drop)
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -330,7 +344,11 @@ pub(super) async fn update(
     for _ in 0..UPDATE_TRIES {
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
+        let before_ms = settings.retention_ms;
         body.value.apply_to(&mut settings)?;
+        if settings.retention_ms != before_ms {
+            caller.check_retention(settings.retention_ms)?;
+        }
         let update = Update { queue: name.clone(), version: definition.version, settings };
         match service::submit(&edge, caller.tenant, &name, None, &Command::Update(update)).await? {
             Reply::Updated => return Ok(Answer(view(&edge, caller.tenant, name).await?)),

@@ -122,7 +122,7 @@ pub(super) async fn receive_from(
     };
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
-    let received = service::receive(edge, caller.tenant, &definition, receive, wait, None).await?;
+    let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
     let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
     Ok(Received { messages })
 }

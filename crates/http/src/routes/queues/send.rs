@@ -261,7 +261,7 @@ pub(super) async fn send_one(
     key: Option<kernel::IdempotencyKey>,
     message: queue::NewMessage,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
-    check_room(edge, caller, name, key).await?;
+    service::admit(edge, caller, queue::place(caller.tenant, name), key, 1).await?;
     match service::send(edge, caller.tenant, name, key, vec![(0, message)]).await? {
         Reply::Sent(sent) => match sent.into_iter().next().expect("as many as were sent") {
             Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
@@ -270,18 +270,6 @@ pub(super) async fn send_one(
         Reply::Refused(refusal) => Err(refused(refusal)),
         other => unreachable!("a Send is answered with {other:?}"),
     }
-}
-
-/// An answer that was given is given again, however full it is.
-async fn check_room(
-    edge: &EdgeState,
-    caller: &Caller,
-    name: &str,
-    key: Option<kernel::IdempotencyKey>,
-) -> Result<(), Problem> {
-    let Err(full) = caller.check_room(false) else { return Ok(()) };
-    let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
-    if answered { Ok(()) } else { Err(full) }
 }
 
 pub(super) async fn one(
@@ -317,7 +305,8 @@ pub(super) async fn batch(
     let packed: Vec<_> = packed.collect();
     let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &body.raw);
-    check_room(&edge, &caller, &name, key).await?;
+    let place = queue::place(caller.tenant, &name);
+    service::admit(&edge, &caller, place, key, good.len()).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
         Reply::Sent(sent) => sent,
         Reply::Refused(refusal) => return Err(refused(refusal)),

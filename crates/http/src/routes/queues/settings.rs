@@ -88,6 +88,11 @@ fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
 }
 
 impl QueueChange {
+    /// Whether it says how long messages are kept.
+    pub(super) fn says_retention(&self) -> bool {
+        self.retention_seconds.is_some()
+    }
+
     /// Makes the change, or says what is wrong with it.
     pub(super) fn apply_to(&self, settings: &mut Settings) -> Result<(), Problem> {
         let seconds = |field, value: Option<u64>, from, to, ms: &mut u64| match value {

@@ -3,7 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
-use kernel::{Envelope, IdempotencyKey};
+use kernel::IdempotencyKey;
 use queue::{
     Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Reply, Settings, Subscribe, Topic,
 };
@@ -18,7 +18,7 @@ use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::service::{SEND_BYTES_MAX, content_of, part_of, parts};
+use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -57,11 +57,11 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Publish a message").scope("produce").idempotent().body::<NewMessage>()
                 .example(r#"{"body": {"order": 17}, "attributes": {"kind": "mail.receipt"}}"#)
                 .gives::<MessagePublished>(202, "It is on its way to every subscription that wants it")
-                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge, ProblemKind::QuotaExceeded]))
         .post("/v1/topics/{topic}/messages:batch", "topics.publishBatch", publish_batch,
             doc("Publish messages").scope("produce").idempotent().body_bytes_max(BATCH_BODY_BYTES_MAX).body::<NewMessages>()
                 .gives::<BatchPublished>(200, "What came of each, in order")
-                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge, ProblemKind::QuotaExceeded]))
 }
 
 /// A topic to be made.
@@ -187,11 +187,8 @@ async fn submit(
     command: &Command,
 ) -> Result<Reply, Problem> {
     check_name(topic)?;
-    let tenant = caller.tenant;
-    let command = command.encode();
-    let envelope = Envelope { machine: queue::MACHINE, tenant, idempotency, command };
-    let reply = edge.node.submit(queue::topic_place(tenant, topic), envelope).await?;
-    match Reply::decode(&reply).expect("queues answer with their replies") {
+    let place = queue::topic_place(caller.tenant, topic);
+    match service::submit_at(edge, place, caller.tenant, idempotency, command).await? {
         Reply::Refused(refusal) => Err(refused(refusal)),
         reply => Ok(reply),
     }
@@ -306,9 +303,9 @@ async fn subscribe(
         Some(Ok(filter)) => Some(filter),
         None => None,
     };
-    let (name, settings) = queue.check()?;
+    let (name, wanted) = queue.check()?;
     // The queue first: what is published meanwhile is not for it yet.
-    let (_, Answer(made)) = make(&edge, &caller, name, settings, None).await?;
+    let (_, Answer(made)) = make(&edge, &caller, name, wanted, None).await?;
     let subscribe = Subscribe { topic: topic.clone(), queue: name.to_owned(), filter };
     let reply = submit(&edge, &caller, &topic, None, &Command::Subscribe(subscribe)).await?;
     let Reply::Subscribed { new } = reply else {
@@ -342,15 +339,12 @@ async fn publish_all(
     let usual = Settings::usual(queue::Mode::Standard);
     let packed: Vec<_> =
         messages.into_iter().map(|message| message.packed_for(&usual, trace_id)).collect();
-    if let Err(full) = caller.check_room(false) {
-        let place = queue::topic_place(caller.tenant, topic);
-        if !edge.node.is_answered(place, key).await? {
-            return Err(full);
-        }
-    }
+    let good = good_of(&packed);
+    let place = queue::topic_place(caller.tenant, topic);
+    service::admit(edge, caller, place, key, good.len()).await?;
     // Half of what a topic takes, because somebody may subscribe meanwhile.
     let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
-    let parts = parts(good_of(&packed), bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
+    let parts = parts(good, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
     let mut published = Vec::new();
     for (part, messages) in parts.into_iter().enumerate() {
         let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();

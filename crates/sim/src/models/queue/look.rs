@@ -46,8 +46,9 @@ impl QueueModel {
             let mine = || self.queues.iter().filter(|queue| queue.name.0 == tenant);
             let rows = sight.rows.scan(&Scan::prefix(&machine_key(MACHINE, b'q', tenant)));
             same("queues", &mine().count(), &rows.len())?;
-            let entities = sight.usage.get(&tenant).map_or(0, |usage| usage.entities);
-            same("usage: queues", &(mine().count() as u64), &entities.unsigned_abs())?;
+            let used = sight.usage.get(&tenant).copied().unwrap_or_default();
+            same("usage: entities", &(mine().count() as u64), &used.entities.unsigned_abs())?;
+            same("usage: queues", &used.entities, &used.queues)?;
         }
         let views = sight.views.iter().filter(|((machine, _), _)| *machine == MACHINE);
         for ((_, key), view) in views {
@@ -59,10 +60,12 @@ impl QueueModel {
     /// That what tenants use is what was found in their queues.
     pub(super) fn check_usage(&self, sight: &Sight<'_>) -> Result<(), Difference> {
         for tenant in TENANTS {
-            let mine = self.queues.iter().filter(|queue| queue.name.0 == tenant);
-            let bytes: u64 = mine.flat_map(|queue| &queue.messages).map(Message::bytes).sum();
-            let used = sight.usage.get(&tenant).map_or(0, |usage| usage.bytes);
-            same("usage: bytes", &i64::try_from(bytes).expect("small"), &used)?;
+            let mine = || self.queues.iter().filter(|queue| queue.name.0 == tenant);
+            let bytes: u64 = mine().flat_map(|queue| &queue.messages).map(Message::bytes).sum();
+            let used = sight.usage.get(&tenant).copied().unwrap_or_default();
+            same("usage: bytes", &i64::try_from(bytes).expect("small"), &used.bytes)?;
+            let leased: u64 = mine().map(|queue| queue.leased()).sum();
+            same("usage: leased", &i64::try_from(leased).expect("small"), &used.leased)?;
         }
         Ok(())
     }

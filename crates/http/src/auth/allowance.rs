@@ -1,0 +1,62 @@
+//! What a caller's tenant may do with queues. Each refusal names its quota.
+
+use tenants::Quotas;
+
+use super::quota::{self, Held, RETRY_MS};
+use super::{Caller, Tenant};
+use crate::problem::{Problem, ProblemKind};
+use crate::telemetry::metrics::throttled;
+
+impl Caller {
+    fn tenant_known(&self) -> &Tenant {
+        &self.known.tenant
+    }
+
+    fn quotas(&self) -> &Quotas {
+        &self.tenant_known().record.quotas
+    }
+
+    /// Charges messages that are to be sent together: all of them or none.
+    pub(crate) fn charge_messages(&self, count: usize) -> Result<(), Problem> {
+        let tenant = self.tenant_known();
+        if tenant.message_rate.is_none() || count == 0 {
+            return Ok(());
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        tenant.gauge.charge_messages(self.auth().now_ns(), tenant.message_rate, count)
+    }
+
+    /// Whether one queue more may be made, which keeps messages for so long.
+    pub(crate) fn check_new_queue(&self, retention_ms: u64) -> Result<(), Problem> {
+        self.check_room(true)?;
+        quota::check_queues(self.quotas(), self.auth().node().usage(self.tenant))?;
+        self.check_retention(retention_ms)
+    }
+
+    /// Whether a queue may keep messages for so long.
+    pub(crate) fn check_retention(&self, retention_ms: u64) -> Result<(), Problem> {
+        quota::check_retention(self.quotas(), retention_ms)
+    }
+
+    /// How long a queue may keep messages, if there is a bound.
+    pub(crate) fn retention_ms_max(&self) -> Option<u64> {
+        self.quotas().retention_seconds_max.map(|seconds| seconds.saturating_mul(1000))
+    }
+
+    /// Messages that may be leased besides those that are, at least one.
+    pub(crate) fn leases_left(&self) -> Result<u64, Problem> {
+        quota::leases_left(self.quotas(), self.auth().node().usage(self.tenant))
+    }
+
+    /// Counts a receive that waits, until what is given is dropped.
+    pub(crate) fn wait(&self) -> Result<Held, Problem> {
+        let edge = &self.app.edge;
+        // Of all tenants together. Those who come at the same moment may be a few more.
+        if edge.node.waiting() >= edge.limits.waiters_max {
+            throttled("waitersMax", 1);
+            let why = "as many receives wait as this server lets wait";
+            return Err(ProblemKind::Overloaded.because(why).retry_after_ms(RETRY_MS));
+        }
+        Held::waiter(&self.tenant_known().gauge, self.quotas().waiters)
+    }
+}
