@@ -1,15 +1,17 @@
-//! The bounded way into a shard, fair by tenant.
+//! The bounded way into a shard, fair by tenant, and among what is one tenant's.
 //!
-//! Each tenant has a line of its own, and the shard takes one from each in turn. A tenant may
-//! have as many waiting as there is room left: one that floods gets half of the inbox, two get a
-//! third each, and whoever comes next still finds room. A push never waits; it is taken or
+//! Each tenant has lanes of its own, one for each place that it asks something of, which is a
+//! queue, a user or a stream. The shard takes one request from each tenant in turn, and of a
+//! tenant one from each lane in turn. A tenant may have as many waiting as there is room left, and
+//! a lane as many as its tenant has left: one busy queue gets a third of the inbox, all queues of
+//! one tenant a half, and whoever comes next still finds room. A push never waits; it is taken or
 //! refused at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use kernel::TenantId;
 use kernel::limits::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
+use kernel::{TenantId, VirtualShard};
 use parking_lot::{Condvar, Mutex};
 use shard::Request;
 
@@ -38,19 +40,61 @@ pub(crate) enum Note<N> {
     Node(N),
 }
 
-/// What waits of one tenant.
+/// What waits of one tenant. It is not empty, and neither is a lane.
 struct Line<T> {
-    requests: VecDeque<Request<T>>,
+    lanes: BTreeMap<VirtualShard, VecDeque<Request<T>>>,
+    /// Lanes in the order of their turns.
+    turns: VecDeque<VirtualShard>,
+    len: usize,
     bytes: usize,
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Line<T> {
-        Line { requests: VecDeque::new(), bytes: 0 }
+        Line { lanes: BTreeMap::new(), turns: VecDeque::new(), len: 0, bytes: 0 }
+    }
+}
+
+impl<T> Line<T> {
+    fn waiting_in(&self, lane: VirtualShard) -> usize {
+        self.lanes.get(&lane).map_or(0, VecDeque::len)
+    }
+
+    fn push(&mut self, lane: VirtualShard, request: Request<T>, size: usize) {
+        let requests = self.lanes.entry(lane).or_default();
+        if requests.is_empty() {
+            self.turns.push_back(lane);
+        }
+        requests.push_back(request);
+        self.len += 1;
+        self.bytes += size;
+    }
+
+    /// The size of the request whose turn it is.
+    fn next_size(&self) -> usize {
+        let lane = self.turns.front().expect("a line is not empty");
+        self.lanes[lane].front().expect("nor is a lane").envelope.encoded_len()
+    }
+
+    /// Takes the request whose turn it is, which is of this size.
+    fn pop(&mut self, size: usize) -> Request<T> {
+        let lane = self.turns.pop_front().expect("a line is not empty");
+        let requests = self.lanes.get_mut(&lane).expect("a turn has a lane");
+        let request = requests.pop_front().expect("which is not empty");
+        if requests.is_empty() {
+            self.lanes.remove(&lane);
+        } else {
+            self.turns.push_back(lane);
+        }
+        self.len -= 1;
+        self.bytes -= size;
+        request
     }
 }
 
 struct State<T, N> {
+    /// Those that the log had no room for: they go first.
+    put_back: VecDeque<Request<T>>,
     lines: BTreeMap<TenantId, Line<T>>,
     /// Tenants with a line, in the order of their turns.
     turns: VecDeque<TenantId>,
@@ -64,6 +108,39 @@ struct State<T, N> {
     wants_requests: bool,
 }
 
+impl<T, N> State<T, N> {
+    /// Takes the request whose turn it is, if there is one and it is not larger than this, or
+    /// must be taken whatever its size.
+    fn next(&mut self, bytes_max: usize, any_size: bool) -> Option<(Request<T>, usize)> {
+        let fits = |size: usize| any_size || size <= bytes_max;
+        let (request, size) = if let Some(first) = self.put_back.front() {
+            let size = first.envelope.encoded_len();
+            if !fits(size) {
+                return None;
+            }
+            (self.put_back.pop_front().expect("there is a first"), size)
+        } else {
+            let tenant = *self.turns.front()?;
+            let line = self.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
+            let size = line.next_size();
+            if !fits(size) {
+                return None;
+            }
+            let request = line.pop(size);
+            self.turns.pop_front();
+            if line.len == 0 {
+                self.lines.remove(&tenant);
+            } else {
+                self.turns.push_back(tenant);
+            }
+            (request, size)
+        };
+        self.len -= 1;
+        self.bytes -= size;
+        Some((request, size))
+    }
+}
+
 /// See the module.
 pub(crate) struct Inbox<T, N> {
     state: Mutex<State<T, N>>,
@@ -73,6 +150,7 @@ pub(crate) struct Inbox<T, N> {
 impl<T, N> Inbox<T, N> {
     pub(crate) fn new() -> Inbox<T, N> {
         let state = State {
+            put_back: VecDeque::new(),
             lines: BTreeMap::new(),
             turns: VecDeque::new(),
             len: 0,
@@ -85,8 +163,12 @@ impl<T, N> Inbox<T, N> {
         Inbox { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Puts a request at the end of its tenant's line. Somebody must wake the shard's thread for it.
-    pub(crate) fn push(&self, request: Request<T>) -> Result<(), (PushError, Request<T>)> {
+    /// Puts a request at the end of its lane. Somebody must wake the shard's thread for it.
+    pub(crate) fn push(
+        &self,
+        lane: VirtualShard,
+        request: Request<T>,
+    ) -> Result<(), (PushError, Request<T>)> {
         let mut state = self.state.lock();
         if state.closed {
             return Err((PushError::Closed, request));
@@ -96,20 +178,21 @@ impl<T, N> Inbox<T, N> {
         // What was put back, and the system's own, may have gone over the bounds.
         let room = INBOX_REQUESTS_MAX.saturating_sub(state.len);
         let room_bytes = INBOX_BYTES_MAX.saturating_sub(state.bytes);
-        let (waiting, waiting_bytes) =
-            state.lines.get(&tenant).map_or((0, 0), |line| (line.requests.len(), line.bytes));
+        let (waiting, waiting_bytes, in_lane) = state
+            .lines
+            .get(&tenant)
+            .map_or((0, 0, 0), |line| (line.len, line.bytes, line.waiting_in(lane)));
         // The system's own commands, which are mail, are bounded by who sends them and must not
         // starve behind the crowd.
         let exempt = tenant == TenantId::SYSTEM;
-        if !exempt && (waiting >= room || waiting_bytes + size > room_bytes) {
+        let fits = in_lane < room.saturating_sub(waiting) && waiting_bytes + size <= room_bytes;
+        if !exempt && !fits {
             return Err((PushError::Full, request));
         }
         if waiting == 0 {
             state.turns.push_back(tenant);
         }
-        let line = state.lines.entry(tenant).or_default();
-        line.requests.push_back(request);
-        line.bytes += size;
+        state.lines.entry(tenant).or_default().push(lane, request, size);
         state.len += 1;
         state.bytes += size;
         Ok(())
@@ -166,30 +249,19 @@ impl<T, N> Inbox<T, N> {
         }
     }
 
-    /// Takes requests for one entry, one from each tenant in turn.
+    /// Takes requests for one entry: those that were put back, then one of each tenant in turn.
     pub(crate) fn take(&self) -> Vec<Request<T>> {
         let mut state = self.state.lock();
         let mut batch = Vec::with_capacity(state.len.min(ENTRY_COMMANDS_MAX));
         let mut bytes = 0;
         while batch.len() < ENTRY_COMMANDS_MAX {
-            let Some(tenant) = state.turns.pop_front() else { break };
-            let line = state.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
-            let first = line.requests.front().expect("and is not empty");
-            let size = first.envelope.encoded_len();
-            if bytes + size > BATCH_BYTES_MAX && !batch.is_empty() {
-                state.turns.push_front(tenant);
+            let Some((request, size)) =
+                state.next(BATCH_BYTES_MAX.saturating_sub(bytes), batch.is_empty())
+            else {
                 break;
-            }
-            batch.push(line.requests.pop_front().expect("as above"));
-            line.bytes -= size;
-            if line.requests.is_empty() {
-                state.lines.remove(&tenant);
-            } else {
-                state.turns.push_back(tenant);
-            }
+            };
+            batch.push(request);
             bytes += size;
-            state.len -= 1;
-            state.bytes -= size;
         }
         batch
     }
@@ -198,17 +270,9 @@ impl<T, N> Inbox<T, N> {
     pub(crate) fn put_back(&self, requests: Vec<Request<T>>) {
         let mut state = self.state.lock();
         for request in requests.into_iter().rev() {
-            let tenant = request.envelope.tenant;
-            let size = request.envelope.encoded_len();
             state.len += 1;
-            state.bytes += size;
-            let line = state.lines.entry(tenant).or_default();
-            let was_empty = line.requests.is_empty();
-            line.bytes += size;
-            line.requests.push_front(request);
-            if was_empty {
-                state.turns.push_front(tenant);
-            }
+            state.bytes += request.envelope.encoded_len();
+            state.put_back.push_front(request);
         }
     }
 
@@ -243,8 +307,17 @@ mod tests {
         Inbox::new()
     }
 
+    const LANE: VirtualShard = VirtualShard(0);
+
     fn push_until_full(inbox: &Inbox<u32, ()>, tenant: u32) -> usize {
-        (0..).take_while(|n| inbox.push(request(tenant, *n)).is_ok()).count()
+        // As many queues as a tenant's requests may be for.
+        let lane = |n: u32| VirtualShard(u16::try_from(n % 4096).expect("4095 fits"));
+        (0..).take_while(|n| inbox.push(lane(*n), request(tenant, *n)).is_ok()).count()
+    }
+
+    fn push_to_lane_until_full(inbox: &Inbox<u32, ()>, tenant: u32, lane: u16) -> usize {
+        let lane = VirtualShard(lane);
+        (0..).take_while(|n| inbox.push(lane, request(tenant, *n)).is_ok()).count()
     }
 
     fn taken(inbox: &Inbox<u32, ()>) -> Vec<(u32, u32)> {
@@ -256,7 +329,7 @@ mod tests {
     fn tenants_take_turns_and_each_keeps_its_order() {
         let inbox = inbox();
         for (tenant, ticket) in [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1)] {
-            inbox.push(request(tenant, ticket)).expect("there is room");
+            inbox.push(LANE, request(tenant, ticket)).expect("there is room");
         }
         assert_eq!(taken(&inbox), [(1, 0), (2, 0), (3, 0), (1, 1), (3, 1), (1, 2)]);
         assert_eq!(inbox.len(), 0);
@@ -265,7 +338,8 @@ mod tests {
     #[test]
     fn flood_of_one_tenant_leaves_room_for_the_next() {
         let inbox = inbox();
-        assert_eq!(push_until_full(&inbox, 1), INBOX_REQUESTS_MAX / 2);
+        let first = push_until_full(&inbox, 1);
+        assert!((INBOX_REQUESTS_MAX / 2 - 8..=INBOX_REQUESTS_MAX / 2).contains(&first), "{first}");
         let second = push_until_full(&inbox, 2);
         assert!((INBOX_REQUESTS_MAX / 5..INBOX_REQUESTS_MAX / 3).contains(&second), "{second}");
         assert!(push_until_full(&inbox, 3) > 0, "a third finds room");
@@ -275,8 +349,29 @@ mod tests {
     fn flood_of_one_tenant_delays_another_by_its_share_only() {
         let inbox = inbox();
         push_until_full(&inbox, 1);
-        inbox.push(request(2, 7)).expect("there is room");
+        inbox.push(LANE, request(2, 7)).expect("there is room");
         assert!(taken(&inbox).iter().position(|r| *r == (2, 7)).is_some_and(|at| at <= 1));
+    }
+
+    #[test]
+    fn lanes_of_a_tenant_take_turns_and_do_not_add_to_its_own() {
+        let inbox = inbox();
+        for (tenant, lane, ticket) in
+            [(1, 7, 0), (1, 7, 1), (1, 8, 2), (1, 7, 3), (2, 7, 4), (2, 7, 5)]
+        {
+            inbox.push(VirtualShard(lane), request(tenant, ticket)).expect("there is room");
+        }
+        assert_eq!(taken(&inbox), [(1, 0), (2, 4), (1, 2), (2, 5), (1, 1), (1, 3)]);
+    }
+
+    #[test]
+    fn flood_of_one_lane_leaves_room_for_the_next_and_delays_it_by_one() {
+        let inbox = inbox();
+        let first = push_to_lane_until_full(&inbox, 1, 7);
+        assert!(first.abs_diff(INBOX_REQUESTS_MAX / 3) <= 1, "{first}");
+        assert!(push_to_lane_until_full(&inbox, 1, 8) > 1000, "a second lane finds room");
+        inbox.push(VirtualShard(9), request(1, 777_777)).expect("and a third");
+        assert_eq!(taken(&inbox)[2], (1, 777_777));
     }
 
     #[test]
@@ -286,7 +381,7 @@ mod tests {
             push_until_full(&inbox, tenant);
         }
         assert_eq!(inbox.len(), INBOX_REQUESTS_MAX, "there is no room for anybody");
-        inbox.push(request(0, 1)).expect("the system always finds room");
+        inbox.push(LANE, request(0, 1)).expect("the system always finds room");
     }
 
     #[test]
@@ -298,7 +393,7 @@ mod tests {
         assert!(flood() > 0);
         inbox.put_back(batch);
         assert!(inbox.len() > INBOX_REQUESTS_MAX);
-        assert_eq!(inbox.push(request(1, 0)).err().map(|(e, _)| e), Some(PushError::Full));
+        assert_eq!(inbox.push(LANE, request(1, 0)).err().map(|(e, _)| e), Some(PushError::Full));
     }
 
     #[test]
@@ -309,18 +404,18 @@ mod tests {
             request.envelope.command = Bytes::from(vec![0; 1 << 20]);
             request
         };
-        while inbox.push(large(1)).is_ok() {}
-        inbox.push(large(2)).expect("half of the bytes are left");
+        while inbox.push(LANE, large(1)).is_ok() {}
+        inbox.push(LANE, large(2)).expect("half of the bytes are left");
     }
 
     #[test]
     fn requests_put_back_come_out_first_and_in_order() {
         let inbox = inbox();
         for ticket in 0..3 {
-            inbox.push(request(1, ticket)).expect("there is room");
+            inbox.push(LANE, request(1, ticket)).expect("there is room");
         }
         let batch = inbox.take();
-        inbox.push(request(1, 3)).expect("there is room");
+        inbox.push(LANE, request(1, 3)).expect("there is room");
         inbox.put_back(batch);
         assert_eq!(taken(&inbox), [(1, 0), (1, 1), (1, 2), (1, 3)]);
     }
@@ -328,9 +423,9 @@ mod tests {
     #[test]
     fn closed_inbox_refuses_and_still_gives_what_it_has() {
         let inbox = inbox();
-        inbox.push(request(1, 0)).expect("there is room");
+        inbox.push(LANE, request(1, 0)).expect("there is room");
         inbox.close();
-        assert_eq!(inbox.push(request(1, 1)).err().map(|(e, _)| e), Some(PushError::Closed));
+        assert_eq!(inbox.push(LANE, request(1, 1)).err().map(|(e, _)| e), Some(PushError::Closed));
         assert!(!inbox.is_closed_and_empty());
         assert_eq!(taken(&inbox), [(1, 0)]);
         assert!(inbox.is_closed_and_empty());

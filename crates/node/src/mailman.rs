@@ -46,7 +46,7 @@ async fn deliver_some(node: &Arc<Inner>, from: ShardId, to: ShardId) -> Result<u
         return Ok(0);
     }
     let count = letters.len();
-    // Pushed in order into one tenant's line of one inbox, so they are applied in order.
+    // Pushed in order into one lane of one inbox, so they are applied in order.
     let deliveries: Vec<_> = letters
         .into_iter()
         .map(|(number, letter)| {

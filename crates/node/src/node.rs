@@ -196,6 +196,9 @@ pub(crate) struct Inner {
     clock: Clock,
 }
 
+/// Of the inbox, for what the node itself has to say: all of it in the order in which it is said.
+const OWN_LANE: VirtualShard = VirtualShard(0);
+
 impl Inner {
     pub(crate) fn shard_count(&self) -> u16 {
         self.folder.shard_count
@@ -205,13 +208,23 @@ impl Inner {
         self.shards[usize::from(shard.0)].reader.clone()
     }
 
-    /// Queues a command at once, in the order of calling, and resolves when it is applied.
+    /// Queues a command of the node's own.
     pub(crate) fn submit_to(
         &self,
         shard: ShardId,
         envelope: Envelope,
     ) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<> {
-        let queued = self.push(shard, envelope);
+        self.submit_in_lane(shard, OWN_LANE, envelope)
+    }
+
+    /// Queues a command at once, in the order of calling, and resolves when it is applied.
+    fn submit_in_lane(
+        &self,
+        shard: ShardId,
+        lane: VirtualShard,
+        envelope: Envelope,
+    ) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<> {
+        let queued = self.push(shard, lane, envelope);
         async move {
             match queued?.await {
                 Ok(Answer::Done(Outcome::Reply(reply))) => Ok(reply),
@@ -227,6 +240,7 @@ impl Inner {
     fn push(
         &self,
         shard: ShardId,
+        lane: VirtualShard,
         envelope: Envelope,
     ) -> Result<oneshot::Receiver<Answer>, Refusal> {
         // Mail is bounded by what a machine may send.
@@ -235,7 +249,7 @@ impl Inner {
         }
         let (ticket, answer) = oneshot::channel();
         let handle = &self.shards[usize::from(shard.0)];
-        match handle.inbox.push(Request { envelope, ticket }) {
+        match handle.inbox.push(lane, Request { envelope, ticket }) {
             Ok(()) => {
                 self.boards.porter.ring(usize::from(shard.0), &handle.inbox);
                 Ok(answer)
@@ -343,7 +357,7 @@ impl Node {
     /// # Errors
     /// See [`Refusal`].
     pub async fn submit(&self, at: VirtualShard, envelope: Envelope) -> Result<Bytes, Refusal> {
-        self.inner.submit_to(self.shard_of(at), envelope).await
+        self.inner.submit_in_lane(self.shard_of(at), at, envelope).await
     }
 
     fn shard_of(&self, at: VirtualShard) -> ShardId {
