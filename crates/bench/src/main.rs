@@ -9,6 +9,7 @@
 //! | `timers`, `fire` | memory of pending timers; a million that fire in one second |
 //! | `http` | requests a second, against `/healthz` of the same server |
 //! | `queue` | durable queues: ours, and the servers that people use for this |
+//! | `promises` | what queues promise under load: backlog, waiters, neighbours, half an hour |
 //! | `kill9` | the real server, killed again and again |
 //! | `engine`, `machines`, `disk`, `filler` | a shard run as the node runs it, but watched |
 //! | `load`, `http1`, `server` | the load generator, a small client, the server under test |
@@ -31,6 +32,7 @@ mod load;
 mod machines;
 mod open;
 mod proc;
+mod promises;
 mod queue;
 mod replay;
 mod server;
@@ -62,6 +64,8 @@ enum Command {
     Kernel(KernelArgs),
     /// Measures durable queues, ours and others', and writes a table, JSON and a chart.
     Queue(queue::QueueArgs),
+    /// Measures what queues promise under load, and writes a table, JSON and a chart.
+    QueuePromises(promises::PromisesArgs),
     /// Kills the real server again and again, and looks for what was lost.
     Kill9(Kill9Args),
     /// A part that must run in a process of its own. Not for people.
@@ -121,7 +125,7 @@ impl Common {
     }
 }
 
-type Part = (&'static str, fn(&Setup) -> Result<Vec<Line>>);
+pub(crate) type Part = (&'static str, fn(&Setup) -> Result<Vec<Line>>);
 
 const PARTS: &[Part] = &[
     ("append", append::run),
@@ -133,25 +137,25 @@ const PARTS: &[Part] = &[
     ("http", http::run),
 ];
 
-fn kernel(args: &KernelArgs) -> Result<()> {
-    for name in &args.only {
-        if !PARTS.iter().any(|(part, _)| part == name) {
-            let names: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
-            bail!("there is no part {name}; there are {}", names.join(", "));
+/// Runs all parts, or only some, and shows what came out under a name.
+fn run_parts(name: &str, setup: &Setup, parts: &[Part], only: &[String]) -> Result<()> {
+    for wanted in only {
+        if !parts.iter().any(|(part, _)| part == wanted) {
+            let names: Vec<&str> = parts.iter().map(|(part, _)| *part).collect();
+            bail!("there is no part {wanted}; there are {}", names.join(", "));
         }
     }
-    let setup = args.common.setup(args.connections, args.clients);
     std::fs::create_dir_all(&setup.out)
         .with_context(|| format!("cannot make {}", setup.out.display()))?;
     let load_before = proc::load_average()?;
     let mut lines = Vec::new();
-    for (name, run) in PARTS {
-        if args.only.is_empty() || args.only.iter().any(|only| only == name) {
-            eprintln!("{name} …");
-            lines.extend(run(&setup).with_context(|| format!("in part {name}"))?);
+    for (part, run) in parts {
+        if only.is_empty() || only.iter().any(|only| only == part) {
+            eprintln!("{part} …");
+            lines.extend(run(setup).with_context(|| format!("in part {part}"))?);
         }
     }
-    table::conclude(&setup, &lines, load_before)
+    table::conclude(setup, name, &lines, load_before)
 }
 
 fn child(role: &str, args: &str) -> Result<()> {
@@ -170,8 +174,12 @@ fn main() -> ExitCode {
     // As the server does.
     memory::keep_freed();
     let done = match Cli::parse().command {
-        Command::Kernel(args) => kernel(&args),
+        Command::Kernel(args) => {
+            let setup = args.common.setup(args.connections, args.clients);
+            run_parts("kernel", &setup, PARTS, &args.only)
+        }
         Command::Queue(args) => queue::run(&args),
+        Command::QueuePromises(args) => promises::run(&args),
         Command::Kill9(args) => kill9::run(&args.common.setup(args.connections, 0), args.rounds),
         Command::Child { role, args } => child(&role, &args),
     };

@@ -137,7 +137,13 @@ pub(crate) fn child_args<T: DeserializeOwned>(text: &str) -> Result<T> {
 
 /// A field of `/proc/self/status`, in KiB.
 pub(crate) fn status_kib(field: &str) -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    status_kib_of(std::process::id(), field)
+}
+
+/// A field of a process's `/proc/PID/status`, in KiB.
+pub(crate) fn status_kib_of(process: u32, field: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&path).context(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let number = line.and_then(|rest| rest.split_whitespace().next());
     number.and_then(|n| n.parse().ok()).with_context(|| format!("no {field} in the status"))
@@ -152,6 +158,18 @@ pub(crate) fn cpu_ticks(process: u32) -> Result<u64> {
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let field = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok());
     Ok(field(11).context("utime")? + field(12).context("stime")?)
+}
+
+/// Bytes on the disk of all files below a folder. What vanishes meanwhile counts for nothing.
+pub(crate) fn disk_bytes(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
+        Ok(meta) => meta.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
 }
 
 /// Waits until this process does nothing, so that what is left over of one round does not weigh

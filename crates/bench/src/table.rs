@@ -171,12 +171,12 @@ struct Results<'a> {
 /// Above this, something else was running, and the figures are worth little.
 const LOAD_MAX: f64 = 0.5;
 
-/// Prints the table and writes `kernel.json` and `kernel.svg`.
-pub(crate) fn conclude(setup: &Setup, lines: &[Line], load_before: f64) -> Result<()> {
+/// Prints the table and writes `NAME.json` and `NAME.svg`.
+pub(crate) fn conclude(setup: &Setup, name: &str, lines: &[Line], load_before: f64) -> Result<()> {
     println!("{}", render(lines));
     let results = Results { smoke: setup.smoke, cores: cores(), load_before, lines };
     let json = serde_json::to_vec_pretty(&results).context("results as JSON")?;
-    save(setup, "kernel", json, svg::chart(lines), load_before)
+    save(setup, name, json, svg::chart(lines), load_before)
 }
 
 pub(crate) fn cores() -> usize {

@@ -12,15 +12,15 @@
 mod amqp;
 mod beanstalkd;
 mod child;
-mod drive;
+pub(crate) mod drive;
 mod nats;
-mod peer;
+pub(crate) mod peer;
 mod pgwire;
 mod postgres;
 mod rabbitmq;
 mod redis;
 mod report;
-mod stampede;
+pub(crate) mod stampede;
 mod wire;
 
 use std::path::{Path, PathBuf};

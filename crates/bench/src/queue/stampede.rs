@@ -29,21 +29,19 @@ fn find(setup: &Setup) -> Result<Result<PathBuf, NotInstalled>> {
     server::binary(setup).map(Ok)
 }
 
-struct Stampede {
-    headers: String,
-    server: Server,
+/// A running server, asked as one tenant.
+pub(crate) struct Stampede {
+    /// Of every request.
+    pub(crate) headers: String,
+    pub(crate) server: Server,
 }
 
 fn start(program: &Path, folder: &Path) -> Result<Box<dyn Peer>> {
-    let server = Server::start(program, folder, &[])?;
-    let headers = format!("Authorization: Bearer {}\r\n", server.admin_key()?);
-    let unlimited = r#"{"requestsPerSecond":null,"burst":null,"bytesStored":null,"entities":null,"connections":null}"#;
-    let mut client = Client::connect(server.addr, &headers)?;
-    client.ask("PUT", "/v1/tenants/default/quotas", unlimited)?.json(200)?;
-    Ok(Box::new(Stampede { headers, server }))
+    Ok(Box::new(Stampede::start(program, folder)?))
 }
 
-struct Conn {
+/// A connection that asks for one queue.
+pub(crate) struct Conn {
     wire: Wire,
     headers: String,
     queue: String,
@@ -58,6 +56,18 @@ impl Conn {
         let wire = Wire::connect(addr).await?;
         let (headers, queue) = (headers.to_owned(), queue.to_owned());
         Ok(Conn { wire, headers, queue, batch, body: String::new(), out: Vec::new() })
+    }
+
+    /// Makes the queue.
+    pub(crate) async fn create(&mut self) -> Result<()> {
+        let settings = json!({"name": self.queue, "mode": "STANDARD"}).to_string();
+        self.ask("POST", "/v1/queues", &settings, 201).await?;
+        Ok(())
+    }
+
+    /// From now on asks for another queue.
+    pub(crate) fn turn_to(&mut self, queue: &str) {
+        queue.clone_into(&mut self.queue);
     }
 
     /// Asks, and gives the body of the answer, which must have this status.
@@ -93,8 +103,49 @@ impl Conn {
 }
 
 impl Stampede {
-    async fn conn(&self, queue: &str, batch: usize) -> Result<Conn> {
-        Conn::connect(self.server.addr, &self.headers, queue, batch).await
+    /// Starts it in an empty folder, for a tenant without limits.
+    pub(crate) fn start(program: &Path, folder: &Path) -> Result<Stampede> {
+        let server = Server::start(program, folder, &[])?;
+        let headers = format!("Authorization: Bearer {}\r\n", server.admin_key()?);
+        let ours = Stampede { headers, server };
+        ours.lift_quotas("default")?;
+        Ok(ours)
+    }
+
+    /// From now on a tenant is held back by nothing but the machine.
+    fn lift_quotas(&self, tenant: &str) -> Result<()> {
+        let path = format!("/v1/tenants/{tenant}/quotas");
+        let unlimited = json!({
+            "requestsPerSecond": null, "burst": null, "bytesStored": null, "entities": null,
+            "connections": null, "publishPerSecond": null, "queues": null, "inflight": null,
+            "retentionSecondsMax": null, "waiters": null,
+        });
+        self.client()?.ask("PUT", &path, &unlimited.to_string())?.json(200)?;
+        Ok(())
+    }
+
+    /// A new tenant without limits: the headers of its requests.
+    pub(crate) fn new_tenant(&self, name: &str) -> Result<String> {
+        let mut client = self.client()?;
+        client.ask("POST", "/v1/tenants", &json!({"name": name}).to_string())?.json(201)?;
+        let key = json!({"name": "bench", "scopes": ["admin"], "tenant": name}).to_string();
+        let key = client.ask("POST", "/v1/keys", &key)?.json(201)?;
+        self.lift_quotas(name)?;
+        let key = key["key"].as_str().context("a key has a key")?;
+        Ok(format!("Authorization: Bearer {key}\r\n"))
+    }
+
+    fn client(&self) -> Result<Client> {
+        Client::connect(self.server.addr, &self.headers)
+    }
+
+    /// A connection of this tenant, or, by its headers, of another.
+    pub(crate) async fn conn(&self, queue: &str, batch: usize) -> Result<Conn> {
+        self.conn_of(&self.headers, queue, batch).await
+    }
+
+    pub(crate) async fn conn_of(&self, headers: &str, queue: &str, batch: usize) -> Result<Conn> {
+        Conn::connect(self.server.addr, headers, queue, batch).await
     }
 }
 
@@ -104,11 +155,7 @@ impl Peer for Stampede {
     }
 
     fn create<'a>(&'a self, queue: &'a str) -> Later<'a, ()> {
-        Box::pin(async move {
-            let settings = json!({"name": queue, "mode": "STANDARD"}).to_string();
-            self.conn(queue, 1).await?.ask("POST", "/v1/queues", &settings, 201).await?;
-            Ok(())
-        })
+        Box::pin(async move { self.conn(queue, 1).await?.create().await })
     }
 
     fn producer<'a>(&'a self, queue: &'a str, batch: usize) -> Later<'a, Box<dyn Producer>> {
