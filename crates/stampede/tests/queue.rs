@@ -1,7 +1,9 @@
 //! `stampede queue` and `stampede work`, as a user runs them against a server.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -241,17 +243,59 @@ fn a_command_is_run_for_each_message_and_its_status_settles_it() {
     server.says(&["queue", "send", "jobs", "x"]);
     let status = |command: &[&str]| {
         let arguments = [&["work", "--queue", "jobs", "--once", "--"], command].concat();
-        assert_eq!(server.run(&arguments).status.code(), Some(0));
+        let code = server.run(&arguments).status.code();
         let left = server.json(&["peek", "jobs"]);
+        assert_eq!(code, Some(i32::from(!left.is_empty())), "{command:?}: a failure shows");
         left.first().map(|message| message["lastReason"].as_str().expect("a reason").to_owned())
     };
     assert_eq!(status(&["false"]).as_deref(), Some("exit status 1"));
     let script = "echo one >&2; echo 'no such address' >&2; echo >&2; exit 3";
     assert_eq!(status(&["sh", "-c", script]).as_deref(), Some("exit status 3: no such address"));
     assert_eq!(status(&["sh", "-c", "kill -9 $$"]).as_deref(), Some("killed by signal 9"));
-    let missing = status(&["/no/such/command"]).expect("it is still there");
-    assert!(missing.starts_with("/no/such/command: No such file"), "{missing}");
     assert_eq!(status(&["true"]), None);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_ends_the_worker_and_costs_no_message() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let lines: String = (0..20).map(|n| format!("{n}\n")).collect();
+    server.fed(&["queue", "send", "jobs", "--lines"], lines.as_bytes());
+    let file = server.folder.path().join("script");
+    std::fs::write(&file, "#!/no/such/interpreter\n").expect("written");
+    let script = file.to_str().expect("UTF-8");
+    for once in [&["--once"][..], &[]] {
+        let work = |program: &str| {
+            let first = ["work", "--queue", "jobs"];
+            let output = server.run(&[&first[..], once, &["--", program]].concat());
+            assert_eq!(output.status.code(), Some(1), "{program}");
+            text(&output.stderr)
+        };
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("changed");
+        for (program, why) in [
+            ("/no/such/command", "No such file"),
+            ("no-such-command-anywhere", "No such file"),
+            (script, "Permission denied"),
+        ] {
+            let said = work(program);
+            let expected = format!("stampede: cannot start {program}: {why}");
+            assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+        }
+        let peeked = server.json(&["peek", "jobs", "-n", "100"]);
+        assert!(once.is_empty() || peeked.iter().all(|message| message["receiveCount"] == 0));
+        // It looks like a program until it is started.
+        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("changed");
+        let said = work(script);
+        assert!(said.contains(&format!("stampede: cannot start {script}: No such file")), "{said}");
+        assert!(said.contains("1 failed, 0 given back"), "{said}");
+    }
+    let left = server.json(&["peek", "jobs", "-n", "100"]);
+    let received = |message: &&Value| message["receiveCount"] != 0;
+    let tried: Vec<_> = left.iter().filter(received).collect();
+    assert_eq!((left.len(), server.counts("jobs")), (20, [20, 0, 0]));
+    assert_eq!((tried.len(), &tried[0]["receiveCount"]), (1, &json!(2)), "one of each worker");
+    let reason = tried[0]["lastReason"].as_str().expect("a reason");
+    assert!(reason.starts_with(&format!("{script}: No such file")), "{reason}");
 }
 
 #[test]
@@ -329,6 +373,7 @@ fn mistakes_are_told_in_one_line() {
         (&["queue", "ls", "--key", "a\nb"][..], 2, "the key has"),
         (&["work", "--queue", "jobs"][..], 2, "<CMD>"),
         (&["work", "--", "true"][..], 2, "--queue"),
+        (&["work", "--queue", "jobs", "--", "/no/such"][..], 1, "cannot start /no/such: No such"),
         (&["queue", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
         (&["work", "--queue", "jobs", "--", "true"][..], 1, "cannot reach http://127.0.0.1:"),
     ] {
