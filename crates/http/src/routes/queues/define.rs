@@ -105,7 +105,7 @@ impl NewQueue {
         }
         check_name(name)?;
         let mut settings = Settings::usual((*mode).into());
-        change.apply_to(&mut settings)?;
+        change.apply_to(name, &mut settings)?;
         Ok((name, Wanted { settings, says_retention: change.says_retention() }))
     }
 }
@@ -218,8 +218,9 @@ fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
 async fn view(edge: &Edge, tenant: TenantId, name: String) -> Result<QueueView, Problem> {
     let rows = edge.node.rows(queue::place(tenant, &name));
     let now_ms = edge.node.now_ms();
+    let of = name.clone();
     let read = move || Some(shown(name.clone(), queue::queue(&rows, tenant, &name)?, now_ms));
-    edge.node.read(read).await?.ok_or_else(no_queue)
+    edge.node.read(read).await?.ok_or_else(|| no_queue(&of))
 }
 
 pub(super) async fn create(
@@ -261,7 +262,7 @@ pub(super) async fn make(
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Answer(QueueMade { queue_id: queue_id(number), name: name.to_owned() })))
         }
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
 }
@@ -345,7 +346,7 @@ pub(super) async fn update(
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
         let before_ms = settings.retention_ms;
-        body.value.apply_to(&mut settings)?;
+        body.value.apply_to(&name, &mut settings)?;
         if settings.retention_ms != before_ms {
             caller.check_retention(settings.retention_ms)?;
         }
@@ -360,7 +361,7 @@ pub(super) async fn update(
             other => unreachable!("an Update is answered with {other:?}"),
         }
     }
-    Err(refused(last))
+    Err(refused(&name, last))
 }
 
 async fn end(
@@ -371,7 +372,7 @@ async fn end(
 ) -> Result<StatusCode, Problem> {
     check_name(name)?;
     match service::submit(edge, caller.tenant, name, None, &end).await? {
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         _done => Ok(StatusCode::NO_CONTENT),
     }
 }

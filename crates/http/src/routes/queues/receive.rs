@@ -116,14 +116,15 @@ pub(super) async fn receive_from(
     let definition = find(edge, caller, &name).await?;
     ask.check().map_err(|detail| kind.because(detail))?;
     let receive = Receive {
-        queue: name,
+        queue: name.clone(),
         max: ask.max_messages.unwrap_or(1),
         visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds * 1000),
     };
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
-    let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
+    let received = received.map_err(|refusal| refused(&name, refusal))?;
+    let messages = received.into_iter().map(MessageView::from).collect();
     Ok(Received { messages })
 }
 

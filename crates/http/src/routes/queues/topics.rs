@@ -46,7 +46,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .text("Makes a queue of this name, with these settings, that gets what is published \
                     from now on and passes the filter. Again with another filter changes it.")
                 .body::<NewSubscription>()
-                .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5}"#)
+                .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
                 .gives::<SubscriptionMade>(201, "It gets what is published")
                 .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
@@ -189,7 +189,7 @@ async fn submit(
     check_name(topic)?;
     let place = queue::topic_place(caller.tenant, topic);
     match service::submit_at(edge, place, caller.tenant, idempotency, command).await? {
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(topic, refusal)),
         reply => Ok(reply),
     }
 }
@@ -216,7 +216,7 @@ async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Topic, Problem
     let row = queue::topic_row(caller.tenant, name);
     let place = queue::topic_place(caller.tenant, name);
     let view = edge.node.view_or_row(place, row).await?;
-    view.map(|view| queue::topic(&view.value)).ok_or_else(|| refused(queue::Refusal::NoTopic))
+    view.map(|view| queue::topic(&view.value)).ok_or_else(|| refused(name, queue::Refusal::NoTopic))
 }
 
 async fn create(
