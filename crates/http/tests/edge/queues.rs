@@ -542,12 +542,21 @@ async fn bad_input_is_refused_with_its_place() {
     let long = format!(r#"{{"body": 1, "deduplicationKey": "{}"}}"#, "k".repeat(257));
     for (path, body, part) in [
         (create, r#"{}"#, "name"),
-        (create, r#"{"name": 5}"#, "invalid type"),
+        (create, r#"{"name": 5}"#, "at name: it must be a string, not the number 5"),
         (create, r#"{"name": "x", "colour": "red"}"#, "colour"),
-        (create, r#"{"name": "x", "mode": "LIFO"}"#, "LIFO"),
+        (create, r#"{"name": "x", "mode": "LIFO"}"#, "at mode: unknown value `LIFO`"),
         (create, r#"{"name": "x", "maxReceiveCount": 0}"#, "maxReceiveCount"),
         (create, r#"{"name": "x", "retentionSeconds": 999999999999}"#, "retentionSeconds"),
-        (create, r#"{"name": "x", "retentionSeconds": -1}"#, "invalid value"),
+        (
+            create,
+            r#"{"name": "x", "retentionSeconds": -1}"#,
+            "at retentionSeconds: it must be a whole number",
+        ),
+        (
+            create,
+            r#"{"name": "x", "retryBackoff": {"baseSeconds": {}}}"#,
+            "at retryBackoff.baseSeconds: it must",
+        ),
         (
             create,
             r#"{"name": "x", "retryBackoff": {"baseSeconds": 9, "maxSeconds": 1}}"#,

@@ -43,7 +43,10 @@ async fn a_queue_is_not_its_own_dead_letter_queue() {
         let answer = server.sqs(action, ask).await;
         assert_eq!(answer.status, 400, "{answer:?}");
         let error = answer.json();
-        assert_eq!(error["__type"], "com.amazon.coral.service#InvalidParameterValueException", "{error}");
+        assert_eq!(
+            error["__type"], "com.amazon.coral.service#InvalidParameterValueException",
+            "{error}"
+        );
         let message = error["message"].as_str().expect("a message");
         assert!(message.contains("RedrivePolicy") && message.contains("its own"), "{message}");
     }

@@ -8,13 +8,14 @@ use http::StatusCode;
 use kernel::TenantId;
 use queue::{Command, Create, Described, Mode, Reply, Settings, Update};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::settings::{BackoffView, QueueChange};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, read_part};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -75,7 +76,7 @@ impl From<ModeName> for Mode {
 
 /// A queue to be made.
 #[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "Map<String, Value>")]
 pub(super) struct NewQueue {
     /// 1 to 80 of `A-Z a-z 0-9 - _ .`
     name: String,
@@ -84,10 +85,23 @@ pub(super) struct NewQueue {
     mode: ModeName,
     #[serde(flatten)]
     change: QueueChange,
-    /// What is left: fields that are flattened cannot be refused in any other way.
-    #[serde(flatten)]
-    #[schema(ignore)]
-    unknown: BTreeMap<String, serde_json::Value>,
+}
+
+/// Read in two parts: a reader of flattened fields does not know which of them was wrong.
+impl TryFrom<Map<String, Value>> for NewQueue {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<NewQueue, String> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+            #[serde(default)]
+            mode: ModeName,
+        }
+        let own = ["name", "mode"].map(|field| fields.remove_entry(field));
+        let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
+        Ok(NewQueue { name, mode, change: read_part(Value::Object(fields))? })
+    }
 }
 
 /// What a queue is to be like.
@@ -99,10 +113,7 @@ pub(super) struct Wanted {
 impl NewQueue {
     /// Its name and its settings.
     pub(super) fn check(&self) -> Result<(&str, Wanted), Problem> {
-        let NewQueue { name, mode, change, unknown } = self;
-        if let Some(field) = unknown.keys().next() {
-            return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
-        }
+        let NewQueue { name, mode, change } = self;
         check_name(name)?;
         let mut settings = Settings::usual((*mode).into());
         change.apply_to(name, &mut settings)?;

@@ -15,7 +15,7 @@ use super::shown::MessageView;
 use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Json, Limit, Path, Query};
+use crate::extract::{Cursor, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -48,7 +48,10 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Look at messages without taking them")
                 .scope("read")
                 .query::<PeekQuery>()
-                .gives::<PeekPage>(200, "The first of them")
+                .gives::<PeekPage>(
+                    200,
+                    "In their order; what comes and goes meanwhile may be seen or not",
+                )
                 .problems(&[ProblemKind::NotFound]),
         )
 }
@@ -160,12 +163,16 @@ pub(super) struct PeekQuery {
     state: StateName,
     #[serde(default)]
     limit: Limit,
+    cursor: Option<Cursor>,
 }
 
 /// Messages that were looked at.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct PeekPage {
     messages: Vec<MessageView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<Cursor>,
 }
 
 pub(super) async fn peek(
@@ -182,7 +189,13 @@ pub(super) async fn peek(
     };
     let (tenant, limit) = (caller.tenant, query.limit.get());
     let rows = edge.node.rows(queue::place(tenant, &name));
-    let read = move || queue::peek(&rows, tenant, number, state, limit);
-    let peeked = edge.node.read(read).await?;
-    Ok(Answer(PeekPage { messages: peeked.into_iter().map(MessageView::from).collect() }))
+    let read = move || {
+        let after = query.cursor.as_ref().map(|cursor| cursor.0.as_slice());
+        queue::peek_after(&rows, tenant, number, state, after, limit)
+    };
+    let (peeked, next) = edge.node.read(read).await?.ok_or_else(|| {
+        ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+    })?;
+    let messages = peeked.into_iter().map(MessageView::from).collect();
+    Ok(Answer(PeekPage { messages, next_cursor: next.map(Cursor) }))
 }
