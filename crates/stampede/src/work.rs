@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use crate::remote::{ServerFlags, block_on, duration};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, duration};
 
 /// Bytes of the last line of stderr that become part of a reason.
 const LAST_LINE_BYTES_MAX: usize = 900;
@@ -37,7 +37,7 @@ const STDERR_LINGER: Duration = Duration::from_millis(500);
 /// On SIGTERM or ctrl-c no more messages are received, and running commands are waited for. The
 /// second one kills them, and their messages go back; then the exit code is 1.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, after_help = EXIT_CODES)]
 pub(crate) struct WorkFlags {
     #[command(flatten)]
     server: ServerFlags,
