@@ -69,7 +69,6 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("The work on many is done")
                 .scope("consume")
                 .body::<AckMany>()
-                .example(r#"{"receiptHandles": ["AAAA"]}"#)
                 .gives::<SettledResults>(200, "What came of each")
                 .problems(NOT_THERE),
         )
@@ -80,7 +79,6 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("The work on many is not done")
                 .scope("consume")
                 .body::<NackMany>()
-                .example(r#"{"receiptHandles": ["AAAA"], "delaySeconds": 30}"#)
                 .gives::<SettledResults>(200, "What came of each")
                 .problems(NOT_THERE),
         )
@@ -91,7 +89,6 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("The work on many takes longer")
                 .scope("consume")
                 .body::<ExtendMany>()
-                .example(r#"{"receiptHandles": ["AAAA"], "visibilityTimeoutSeconds": 120}"#)
                 .gives::<SettledResults>(200, "What came of each")
                 .problems(NOT_THERE),
         )
