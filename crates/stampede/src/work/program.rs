@@ -1,7 +1,7 @@
 //! Whether a program is there to be started.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -13,14 +13,12 @@ pub(super) fn missing(program: &str) -> Option<io::Error> {
     }
     // Without a path the system has one of its own, and only a try can tell.
     let path = std::env::var_os("PATH")?;
-    let places: Vec<PathBuf> =
-        std::env::split_paths(&path).map(|folder| folder.join(program)).collect();
-    let mut refusals = places.iter().map(|place| refusal(place));
+    let places = std::env::split_paths(&path).map(|folder| folder.join(program));
     // As the system does: the first that can be started, and one that is there but cannot be is
     // told before none at all.
     let mut why = io::Error::from(Errno::NOENT);
-    while let Some(found) = refusals.next() {
-        match found {
+    for place in places {
+        match refusal(&place) {
             None => return None,
             Some(error) if error.kind() == ErrorKind::PermissionDenied => why = error,
             Some(_) => {}
