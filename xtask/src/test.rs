@@ -53,8 +53,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     // All runs happen even if the first fails: one look shows all that is broken.
     let tests = run_tests(&scope, &options.passed_on);
     let docs = if has_docs { run_docs(&scope, &options.passed_on) } else { Ok(()) };
-    let full_disk = if whole("store") { run_full_disk() } else { Ok(()) };
-    let clients = clients.map_or(Ok(()), |installed| installed.and_then(|()| run_clients()));
+    let full_disk = if whole("store") { run_full_disk(&scope) } else { Ok(()) };
+    let clients = clients.map_or(Ok(()), |installed| installed.and_then(|()| run_clients(&scope)));
     tests.and(docs).and(full_disk).and(clients)
 }
 
@@ -64,14 +64,18 @@ fn install_clients() -> Result<()> {
 }
 
 /// The server's tests with clients of AWS SQS as people have them.
-fn run_clients() -> Result<()> {
+///
+/// In the scope of the tests before: one crate alone has other features of its dependencies, and
+/// would have them compiled once more.
+fn run_clients(scope: &[String]) -> Result<()> {
     let mut command = shell::cargo();
-    command.args(["test", "--package", "stampede", "--test", "sqs_clients", "--", "--ignored"]);
+    command.arg("test").args(scope).args(["--test", "sqs_clients", "--", "--ignored"]);
     shell::run(&mut command)
 }
 
-/// The store's tests that fill up a file system: a small one, which only they see.
-fn run_full_disk() -> Result<()> {
+/// The store's tests that fill up a file system: a small one, which only they see. In the scope of
+/// the tests before, as the clients.
+fn run_full_disk(scope: &[String]) -> Result<()> {
     const IN_SMALL_DISK: &str =
         "mount -t tmpfs -o size=400m none \"$STORE_SMALL_DISK\" && exec \"$@\"";
     let disk = shell::root().join("target/small-disk");
@@ -92,8 +96,8 @@ fn run_full_disk() -> Result<()> {
     };
     let cargo = shell::cargo();
     let mut command = in_small_disk(space);
-    command.arg(cargo.get_program()).args(["test", "--package", "store", "--test", "full_disk"]);
-    command.args(["--", "--ignored", "--test-threads", "1"]);
+    command.arg(cargo.get_program()).arg("test").args(scope);
+    command.args(["--test", "full_disk", "--", "--ignored", "--test-threads", "1"]);
     shell::run(&mut command)
 }
 

@@ -17,6 +17,7 @@ use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::redrive::Redrives;
 use crate::retry::{Repeat, Retry, draw, new_key};
+use crate::topics::Topics;
 use crate::transport::{self, Failed, Pool};
 
 /// A client of one server. Cheap to clone: clones share their connections.
@@ -175,6 +176,12 @@ impl Client {
     #[must_use]
     pub fn queue(&self, name: impl Into<String>) -> Queue {
         Queue::new(self.clone(), name.into())
+    }
+
+    /// The topics of the tenant, and their subscriptions.
+    #[must_use]
+    pub fn topics(&self) -> Topics {
+        Topics::new(self.clone())
     }
 
     /// Dead letters on their way back.

@@ -36,6 +36,7 @@
 //! | `retry` | pauses, and what a second try may do |
 //! | `transport` | connections and TLS |
 //! | `queues`, `queue`, `message` | queues, one queue, what is in it |
+//! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
 
 mod call;
@@ -47,6 +48,7 @@ mod queue;
 mod queues;
 mod redrive;
 mod retry;
+mod topics;
 mod transport;
 
 pub use http::Method;
@@ -57,10 +59,11 @@ pub use crate::client::{Client, ClientBuilder};
 pub use crate::consumer::{Consumer, ConsumerBuilder, Delivery, Stopper, Summary};
 pub use crate::error::{Error, Problem};
 pub use crate::message::{Attribute, DeadLetter, Message, Outgoing, Sent};
-pub use crate::queue::{PeekState, Queue, Receive};
+pub use crate::queue::{PeekPage, PeekState, Queue, Receive};
 pub use crate::queues::{
     Backoff, Bound, ListQueues, Mode, NewQueue, Page, QueueInfo, QueueMade, QueueSettings,
     QueueUpdate, Queues, Rates,
 };
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
+pub use crate::topics::{Published, Subscription, TopicInfo, TopicMade, Topics};

@@ -84,6 +84,17 @@ impl PeekState {
     }
 }
 
+/// Messages that were looked at.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PeekPage {
+    /// In the order of the queue.
+    pub messages: Vec<Message>,
+    /// Where the next page begins; `None` at the end.
+    pub next_cursor: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct Messages {
     messages: Vec<Message>,
@@ -217,9 +228,26 @@ impl Queue {
     /// # Errors
     /// `not-found` when there is no such queue; any other [`Error`].
     pub async fn peek(&self, state: PeekState, limit: u32) -> Result<Vec<Message>, Error> {
-        let query = [("state", Some(state.name().to_owned())), ("limit", Some(limit.to_string()))];
-        let answer: Messages = self.client.call(self.messages(Method::GET).query(&query)).await?;
-        Ok(answer.messages)
+        Ok(self.peek_page(state, limit, None).await?.messages)
+    }
+
+    /// Looks at a page of messages, up to 1000, from where the page before ended. What comes and
+    /// goes meanwhile may be seen or not.
+    ///
+    /// # Errors
+    /// As [`Queue::peek`].
+    pub async fn peek_page(
+        &self,
+        state: PeekState,
+        limit: u32,
+        cursor: Option<&str>,
+    ) -> Result<PeekPage, Error> {
+        let query = [
+            ("state", Some(state.name().to_owned())),
+            ("limit", Some(limit.to_string())),
+            ("cursor", cursor.map(str::to_owned)),
+        ];
+        self.client.call(self.messages(Method::GET).query(&query)).await
     }
 
     /// The work on a message is done: it is gone.

@@ -41,9 +41,9 @@ pub struct Backoff {
 /// A setting that a queue can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// No message dies.
+    /// No message dies. Goes with [`Bound::DeadLetterQueue`]: clear both.
     MaxReceiveCount,
-    /// Dead messages go nowhere: none dies.
+    /// No message dies. Goes with [`Bound::MaxReceiveCount`]: clear both.
     DeadLetterQueue,
     /// Failed messages are tried again at once.
     RetryBackoff,
@@ -77,7 +77,7 @@ impl Bound {
 /// };
 /// let queue = NewQueue::new("orders").fifo().settings(settings);
 /// ```
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSettings {
     /// A message older than this is dropped.

@@ -211,7 +211,8 @@ fn other_method(method: &Method, allow: &HeaderValue) -> Response {
     if *method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, [(ALLOW, allow.clone())]).into_response();
     }
-    let detail = format!("this path does not have {method}");
+    let methods = allow.to_str().unwrap_or_default();
+    let detail = format!("this path does not have {method}; it has {methods}");
     ProblemKind::MethodNotAllowed.because(detail).allowing(allow.clone()).into_response()
 }
 

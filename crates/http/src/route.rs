@@ -165,10 +165,11 @@ impl Doc {
         self
     }
 
-    /// An example of the JSON body, for the documentation.
+    /// An example of the body, or of the query of a GET, for the documentation. It works against a
+    /// server on which the examples before it were run.
     #[must_use]
-    pub fn example(mut self, json: &'static str) -> Doc {
-        self.example = Some(json);
+    pub fn example(mut self, text: &'static str) -> Doc {
+        self.example = Some(text);
         self
     }
 

@@ -55,7 +55,7 @@ pub use command::{
 };
 pub use query::{
     Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row, names,
-    peek, place, queue, queues, ready,
+    peek, peek_after, place, queue, queues, ready,
 };
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};

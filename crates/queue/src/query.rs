@@ -205,7 +205,7 @@ const PEEK_ROWS_AT_ONCE: usize = 64;
 /// Bytes after which it shows no more.
 const PEEK_BYTES_MAX: usize = 4 << 20;
 
-/// Looks at messages without taking them, at most `limit`.
+/// Looks at messages without taking them, at most `limit`: the first of them.
 #[must_use]
 pub fn peek(
     rows: &impl ReadRows,
@@ -214,31 +214,57 @@ pub fn peek(
     state: PeekState,
     limit: usize,
 ) -> Vec<Peeked> {
+    peek_after(rows, tenant, queue, state, None, limit).map_or(Vec::new(), |(peeked, _)| peeked)
+}
+
+/// Looks at messages without taking them, at most `limit`, after the row that an earlier look
+/// ended with; and the row that this one ended with, if there may be more. `None` when no look of
+/// this state ends so.
+#[must_use]
+pub fn peek_after(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    queue: u64,
+    state: PeekState,
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Option<(Vec<Peeked>, Option<Vec<u8>>)> {
     let kinds: &[u8] = if state == PeekState::Visible { b"lw" } else { b"hw" };
+    // The kind of the row, and what follows the queue in its key.
+    let (first, mut rest) = match after {
+        None => (0, &[][..]),
+        Some(after) => {
+            let (kind, rest) = after.split_first()?;
+            (kinds.iter().position(|known| known == kind)?, rest)
+        }
+    };
     let mut peeked = Vec::new();
-    let mut bytes = 0;
-    for kind in kinds {
+    let (mut bytes, mut rows_left) = (0, PEEK_ROWS_MAX);
+    for kind in &kinds[first..] {
         let prefix = key(tenant, *kind, queue);
-        let mut after = prefix.clone();
-        for _ in 0..PEEK_ROWS_MAX / PEEK_ROWS_AT_ONCE {
-            let found = rows.scan(&Scan::prefix(&prefix).after(&after).limit(PEEK_ROWS_AT_ONCE));
+        let mut last = [prefix.as_slice(), rest].concat();
+        rest = &[];
+        loop {
+            let found = rows.scan(&Scan::prefix(&prefix).after(&last).limit(PEEK_ROWS_AT_ONCE));
             for (row_key, row) in &found {
-                if peeked.len() == limit || bytes > PEEK_BYTES_MAX {
-                    return peeked;
+                if peeked.len() == limit || bytes > PEEK_BYTES_MAX || rows_left == 0 {
+                    let next = [&[*kind][..], &last[prefix.len()..]].concat();
+                    return Some((peeked, Some(next)));
                 }
+                rows_left -= 1;
+                last = row_key.to_vec();
                 let is_group = *kind == b'l' && row_key[prefix.len()] == READY;
                 if !is_group && let Some(message) = in_state(row, state) {
                     bytes += message.parcel.len();
                     peeked.push(shown(message));
                 }
             }
-            match found.last() {
-                Some((last, _)) if found.len() == PEEK_ROWS_AT_ONCE => after = last.to_vec(),
-                _ => break,
+            if found.len() < PEEK_ROWS_AT_ONCE {
+                break;
             }
         }
     }
-    peeked
+    Some((peeked, None))
 }
 
 /// The message of a row, if it is in this state.

@@ -38,7 +38,7 @@ pub fn cli(arguments: &Arguments, out: &mut (dyn Write + Send)) -> io::Result<i3
         Options { choice: arguments.machine, steps: arguments.steps, ..Options::default() };
     if let Some(seed) = arguments.seed {
         return match run(seed, &options) {
-            Ok(report) => writeln!(out, "seed {seed}: {report}").map(|()| 0),
+            Ok(report) => writeln!(out, "seed {seed}: {report}\nseed {seed} held").map(|()| 0),
             Err(failure) => writeln!(out, "{failure}").map(|()| 1),
         };
     }
@@ -54,5 +54,11 @@ pub fn cli(arguments: &Arguments, out: &mut (dyn Write + Send)) -> io::Result<i3
         writeln!(out, "{failure}\n")?;
     }
     writeln!(out, "{}", summary.report)?;
-    Ok(i32::from(!summary.failures.is_empty()))
+    if summary.failures.is_empty() {
+        writeln!(out, "all {} seeds held", arguments.runs)?;
+        return Ok(0);
+    }
+    let seeds: Vec<String> = summary.failures.iter().map(|one| one.seed.to_string()).collect();
+    writeln!(out, "NOT all seeds held; these did not: {}", seeds.join(", "))?;
+    Ok(1)
 }

@@ -7,7 +7,9 @@ mod dump;
 mod queues;
 mod remote;
 mod serve;
+mod show;
 mod simulate;
+mod topics;
 mod work;
 
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = remote::EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -48,8 +50,11 @@ enum Command {
     },
     /// Run the simulator: one process, one seed, every fault.
     Sim(simulate::SimFlags),
-    /// Queues of a server: list, create, send, receive, peek, redrive, purge, tail.
+    /// Queues of a server: list, create, show, update, delete, send, receive, peek, redrive, purge,
+    /// tail.
     Queue(queues::QueueFlags),
+    /// Topics of a server: list, create, subscribe, publish, delete.
+    Topic(topics::TopicFlags),
     #[command(verbatim_doc_comment)]
     Work(work::WorkFlags),
 }
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
         Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
         Command::Sim(flags) => simulate::run(&flags),
         Command::Queue(flags) => queues::run(flags),
+        Command::Topic(flags) => topics::run(flags),
         Command::Work(flags) => work::run(flags),
     };
     match result {
@@ -103,6 +109,9 @@ fn not_understood(error: &clap::Error) -> ExitCode {
 /// The error and its causes; a cause that is part of what was said already is not said again.
 fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
+    if let Some(refused) = error.downcast_ref::<client::Error>() {
+        return remote::told(refused);
+    }
     for cause in error.chain().map(ToString::to_string) {
         if line.is_empty() {
             line = cause;

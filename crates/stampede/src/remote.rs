@@ -1,13 +1,17 @@
 //! Talking to a server from the command line.
 
 use std::future::Future;
-use std::io::Write;
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use client::{Client, Error};
+
+/// What `--help` says of them.
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 done as asked, 1 failed or refused, 2 arguments that make no sense.";
 
 /// Which server, and as whom.
 #[derive(Args, Clone)]
@@ -72,6 +76,94 @@ pub(crate) fn block_on(
     outcome
 }
 
+/// Asks whoever sits there; nobody does when stdin is no terminal.
+pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
+    if yes || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    print(&format!("{question} [y/N] "))?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Usage("nothing was removed".to_owned()).into()),
+    }
+}
+
+/// What the API calls a thing, and the flag that says it here.
+const FLAGS: &[(&str, &str)] = &[
+    ("retentionSeconds", "--retention"),
+    ("defaultVisibilityTimeoutSeconds", "--visibility"),
+    ("visibilityTimeoutSeconds", "--visibility"),
+    ("delaySeconds", "--delay"),
+    ("maxReceiveCount", "--max-receives"),
+    ("deadLetterQueue", "--dead-letter"),
+    ("retryBackoff.baseSeconds", "--backoff"),
+    ("retryBackoff.maxSeconds", "--backoff-max"),
+    ("deduplicateByBody", "--dedup-by-body"),
+    ("maxMessagesPerSecond", "--rate"),
+    ("maxMessages", "--max-messages"),
+    ("waitSeconds", "--wait"),
+    ("messageGroupId", "--group"),
+    ("deduplicationKey", "--dedup"),
+    ("targetQueue", "--to"),
+    ("attributes", "--attribute"),
+    ("filter", "--filter"),
+    ("limit", "--max"),
+    ("cursor", "--cursor"),
+];
+
+/// A refusal in the words of the command line: names of fields become flags, where it speaks of
+/// one.
+pub(crate) fn in_flags(refusal: &str) -> String {
+    // A field's own name is no other word; short ones are, and count only where a place is told.
+    let is_word = |c: char| c.is_ascii_alphanumeric();
+    let (at, rest) = match refusal.strip_prefix("at ") {
+        Some(rest) => (true, rest),
+        None => (false, refusal),
+    };
+    let place = rest.trim_start_matches('`');
+    for (field, flag) in FLAGS {
+        let named = place.strip_prefix(field).filter(|after| !after.starts_with(is_word));
+        let queried = named.and_then(|after| after.strip_prefix("` in the query"));
+        if let Some(after) = queried.or(named.filter(|_| at)) {
+            let after = after.strip_prefix('.').map_or(after.to_owned(), |name| format!(" {name}"));
+            return format!("{flag}{}", in_words(&after));
+        }
+    }
+    in_words(refusal)
+}
+
+fn in_words(text: &str) -> String {
+    let camel = FLAGS.iter().filter(|(field, _)| field.contains(char::is_uppercase));
+    camel.fold(text.to_owned(), |text, (field, flag)| {
+        let parts: Vec<_> = text.split(field).collect();
+        let mut said = parts[0].to_owned();
+        for part in &parts[1..] {
+            let inside = said.ends_with(|c: char| c.is_ascii_alphanumeric())
+                || part.starts_with(|c: char| c.is_ascii_alphanumeric());
+            said.push_str(if inside { field } else { flag });
+            said.push_str(part);
+        }
+        said
+    })
+}
+
+/// What a person at the command line can do about it, after what went wrong.
+pub(crate) fn told(error: &Error) -> String {
+    let said = error.to_string();
+    match error {
+        Error::Problem(problem) if problem.status == 401 => {
+            format!("{said}; --key or STAMPEDE_KEY gives the key")
+        }
+        Error::Problem(_) => in_flags(&said),
+        Error::Unreachable { .. } => {
+            format!("{said}; --server or STAMPEDE_SERVER says where the server is")
+        }
+        _ => said,
+    }
+}
+
 /// Prints lines at once: a reader in a pipe sees them now.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
@@ -97,7 +189,30 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::{duration, in_flags};
+
+    #[test]
+    fn fields_are_told_as_flags() {
+        for (said, told) in [
+            (
+                "at retentionSeconds: it must be from 1 to 9 (400)",
+                "--retention: it must be from 1 to 9 (400)",
+            ),
+            ("at attributes.kind: no", "--attribute kind: no"),
+            ("at filter: a: no", "--filter: a: no"),
+            ("`limit` in the query: a limit is from 1 to 1000", "--max: a limit is from 1 to 1000"),
+            (
+                "maxReceiveCount needs deadLetterQueue as well",
+                "--max-receives needs --dead-letter as well",
+            ),
+            ("as its maxMessages allows", "as its --max-messages allows"),
+            ("at maxMessagesPerSecond: x", "--rate: x"),
+            ("the filter and the limit", "the filter and the limit"),
+            ("there is no queue `maxMessagesX`", "there is no queue `maxMessagesX`"),
+        ] {
+            assert_eq!(in_flags(said), told);
+        }
+    }
 
     #[test]
     fn durations_have_units() {

@@ -1,11 +1,14 @@
 //! `stampede work`: a command run for each message of a queue.
 
+mod program;
+
 use std::io::Write;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
 use client::{Delivery, Stopper};
 use http_edge::telemetry::logs::{self, LogFormat, LogOptions};
@@ -14,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use crate::remote::{ServerFlags, block_on, duration};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, duration};
 
 /// Bytes of the last line of stderr that become part of a reason.
 const LAST_LINE_BYTES_MAX: usize = 900;
@@ -29,10 +32,12 @@ const STDERR_LINGER: Duration = Duration::from_millis(500);
 /// tried again as the queue says, with the status and the last line of stderr as the reason. The
 /// lease is renewed while the command runs; a command whose lease is lost is killed.
 ///
+/// A command that cannot be started ends the worker: its message goes back, and the exit code is 1.
+///
 /// On SIGTERM or ctrl-c no more messages are received, and running commands are waited for. The
 /// second one kills them, and their messages go back; then the exit code is 1.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, after_help = EXIT_CODES)]
 pub(crate) struct WorkFlags {
     #[command(flatten)]
     server: ServerFlags,
@@ -46,7 +51,7 @@ pub(crate) struct WorkFlags {
     /// How long a worker that dies holds its messages; commands may take longer
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     visibility: Duration,
-    /// End when the queue is empty; each message is tried once
+    /// End when the queue is empty; each message is tried once, and a failure makes the exit code 1
     #[arg(long)]
     once: bool,
     /// What to log of lost leases and servers that are away
@@ -59,37 +64,52 @@ pub(crate) struct WorkFlags {
 
 pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
     let client = flags.server.client()?;
+    // Before a message is received, and its receive counted, for nothing.
+    if let Some(why) = program::missing(&flags.command[0]) {
+        bail!("cannot start {}: {why}", flags.command[0]);
+    }
     // Leases that are lost and servers that are away are told there.
     logs::init(&LogOptions { filter: flags.log, format: LogFormat::Auto })?;
     block_on(async move {
+        let stopper = Stopper::default();
         let mut builder = client
             .queue(&flags.queue)
             .consumer()
             .concurrency(flags.concurrency)
             .visibility(flags.visibility)
             .grace(None)
-            .must_connect();
+            .must_connect()
+            .stopper(stopper.clone());
         if flags.once {
             builder = builder.until_empty();
         }
         // Listened to before there is a message to lose.
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        let (command, queue) = (Arc::new(flags.command), Arc::new(flags.queue));
+        let errand = Arc::new(Errand {
+            command: flags.command,
+            queue: flags.queue,
+            stopper: stopper.clone(),
+            cannot_start: OnceLock::new(),
+        });
+        let handler = Arc::clone(&errand);
         let consumer = builder.start(move |delivery| {
-            let (command, queue) = (Arc::clone(&command), Arc::clone(&queue));
-            async move { handle(&command, &queue, &delivery).await }
+            let errand = Arc::clone(&handler);
+            async move { errand.handle(&delivery).await }
         });
         let killed = Arc::new(AtomicBool::new(false));
-        let stopper = consumer.stopper();
         tokio::spawn(obey_signals(terminate, interrupt, stopper, Arc::clone(&killed)));
         let summary = consumer.ended().await?;
         let client::Summary { done, failed, given_back, lost, .. } = summary;
         eprintln!(
             "stampede: {done} done, {failed} failed, {given_back} given back, {lost} not settled"
         );
+        if let Some(why) = errand.cannot_start.get() {
+            bail!("cannot start {why}; its message went back");
+        }
         let graceful = !killed.load(Ordering::Relaxed);
-        Ok(if graceful { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let well = graceful && (failed == 0 || !flags.once);
+        Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -115,66 +135,87 @@ async fn obey_signals(
     }
 }
 
-async fn handle(command: &[String], queue: &str, delivery: &Delivery) -> Result<(), String> {
-    let cannot = |error: std::io::Error| format!("{}: {error}", command[0]);
-    let mut running = Running(start(command, queue, delivery).map_err(cannot)?);
-    let mut stdin = running.0.stdin.take().expect("piped");
-    let stderr = running.0.stderr.take().expect("piped");
-    let body = delivery.plain_body();
-    let last = Arc::new(Mutex::new(String::new()));
-    let mut reading = tokio::spawn(pass_on(stderr, Arc::clone(&last)));
-    let feed = async {
-        // A command may well not read its body.
-        let _ = stdin.write_all(&body).await;
-        drop(stdin);
-        std::future::pending().await
-    };
-    let status = tokio::select! {
-        status = running.0.wait() => status,
-        never = feed => never,
-        () = delivery.lease_lost().cancelled() => {
-            return Err("the lease was lost; the command was killed".to_owned());
-        }
-    };
-    // What the command has left behind may hold its stderr open for ever.
-    let _ = tokio::time::timeout(STDERR_LINGER, &mut reading).await;
-    let last = last.lock().expect("nothing panics with it held").clone();
-    let status = status.map_err(cannot)?;
-    if status.success() {
-        return Ok(());
-    }
-    let reason = said(status);
-    Err(if last.is_empty() { reason } else { format!("{reason}: {last}") })
+/// What is run, for which queue.
+struct Errand {
+    command: Vec<String>,
+    queue: String,
+    stopper: Stopper,
+    /// Why no message can be worked on: the program is not there.
+    cannot_start: OnceLock<String>,
 }
 
-fn start(command: &[String], queue: &str, delivery: &Delivery) -> std::io::Result<Child> {
-    let mut process = Command::new(&command[0]);
-    process.args(&command[1..]);
-    process.env("STAMPEDE_QUEUE", queue);
-    process.env("STAMPEDE_MESSAGE_ID", &delivery.message_id);
-    process.env("STAMPEDE_SEQUENCE", delivery.sequence.to_string());
-    process.env("STAMPEDE_RECEIVE_COUNT", delivery.receive_count.to_string());
-    // A worker may run in a worker: what describes another message is not passed on.
-    process.env_remove("STAMPEDE_GROUP");
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"STAMPEDE_ATTR_") {
-            process.env_remove(name);
+impl Errand {
+    async fn handle(&self, delivery: &Delivery) -> Result<(), String> {
+        let cannot = |error: std::io::Error| format!("{}: {error}", self.command[0]);
+        let started = self.start(delivery).map_err(|error| {
+            let for_all = program::is_fault_of(&error);
+            let why = cannot(error);
+            if for_all {
+                // The next message would fare no better.
+                let _ = self.cannot_start.set(why.clone());
+                self.stopper.stop();
+            }
+            why
+        });
+        let mut running = Running(started?);
+        let mut stdin = running.0.stdin.take().expect("piped");
+        let stderr = running.0.stderr.take().expect("piped");
+        let body = delivery.plain_body();
+        let last = Arc::new(Mutex::new(String::new()));
+        let mut reading = tokio::spawn(pass_on(stderr, Arc::clone(&last)));
+        let feed = async {
+            // A command may well not read its body.
+            let _ = stdin.write_all(&body).await;
+            drop(stdin);
+            std::future::pending().await
+        };
+        let status = tokio::select! {
+            status = running.0.wait() => status,
+            never = feed => never,
+            () = delivery.lease_lost().cancelled() => {
+                return Err("the lease was lost; the command was killed".to_owned());
+            }
+        };
+        // What the command has left behind may hold its stderr open for ever.
+        let _ = tokio::time::timeout(STDERR_LINGER, &mut reading).await;
+        let last = last.lock().expect("nothing panics with it held").clone();
+        let status = status.map_err(cannot)?;
+        if status.success() {
+            return Ok(());
         }
+        let reason = said(status);
+        Err(if last.is_empty() { reason } else { format!("{reason}: {last}") })
     }
-    if let Some(group) = &delivery.message_group_id {
-        process.env("STAMPEDE_GROUP", group);
-    }
-    for (name, value) in &delivery.attributes {
-        let value = value.to_string();
-        // What no variable can be is not passed on; the command would not start.
-        if !name.contains(['=', '\0']) && !value.contains('\0') {
-            process.env(format!("STAMPEDE_ATTR_{name}"), value);
+
+    fn start(&self, delivery: &Delivery) -> std::io::Result<Child> {
+        let mut process = Command::new(&self.command[0]);
+        process.args(&self.command[1..]);
+        process.env("STAMPEDE_QUEUE", &self.queue);
+        process.env("STAMPEDE_MESSAGE_ID", &delivery.message_id);
+        process.env("STAMPEDE_SEQUENCE", delivery.sequence.to_string());
+        process.env("STAMPEDE_RECEIVE_COUNT", delivery.receive_count.to_string());
+        // A worker may run in a worker: what describes another message is not passed on.
+        process.env_remove("STAMPEDE_GROUP");
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"STAMPEDE_ATTR_") {
+                process.env_remove(name);
+            }
         }
+        if let Some(group) = &delivery.message_group_id {
+            process.env("STAMPEDE_GROUP", group);
+        }
+        for (name, value) in &delivery.attributes {
+            let value = value.to_string();
+            // What no variable can be is not passed on; the command would not start.
+            if !name.contains(['=', '\0']) && !value.contains('\0') {
+                process.env(format!("STAMPEDE_ATTR_{name}"), value);
+            }
+        }
+        process.stdin(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: ctrl-c at the terminal is for us, who let it finish, and a kill
+        // reaches whatever the command has started.
+        process.process_group(0).spawn()
     }
-    process.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own: ctrl-c at the terminal is for us, who let it finish, and a kill reaches
-    // whatever the command has started.
-    process.process_group(0).spawn()
 }
 
 /// A command that does not outlive its handler.

@@ -93,6 +93,74 @@ fn tour_of_the_readme_shows_what_it_says() {
     assert_eq!((status, list.as_str()), (200, "{\"items\":[]}"), "the tour ends with forgetting");
 }
 
+/// The examples of the documentation, by operation, as a reader sees them.
+fn documented(page: &str) -> Vec<(String, String)> {
+    let articles = page.split("<article id=\"").skip(1);
+    let example = |article: &str| {
+        let operation = article.split('"').next().expect("an id").to_owned();
+        let code = article.split("<pre><code>curl").nth(1).expect("an example");
+        let code = code.split("</code>").next().expect("it ends");
+        let code = code.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        (operation, format!("curl{}", code.replace("&amp;", "&")))
+    };
+    articles.map(example).collect()
+}
+
+#[test]
+fn examples_of_the_documentation_run_as_they_stand() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev", "--shards", "1"]);
+    let examples = documented(&server.call("GET", "/docs", None, "").1);
+    assert!(examples.len() > 50, "{}", examples.len());
+    let shell = |script: &str, variables: &[(&str, &str)]| {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &format!("{script} -s -w '\\n%{{http_code}}'")]);
+        sh.env("STAMPEDE", &server.address).env_remove("KEY").envs(variables.iter().copied());
+        let said = text(&sh.output().expect("sh is there").stdout);
+        let (body, status) = said.rsplit_once('\n').expect("a status");
+        (status.parse::<u16>().unwrap_or(0), body.to_owned())
+    };
+    let run = |operation: &str| {
+        let (_, script) = examples.iter().find(|(name, _)| name == operation).expect("documented");
+        shell(script, &[])
+    };
+    // What an answer of this operation holds under this name.
+    let answered = |operation: &str, name: &str| {
+        let (status, body) = run(operation);
+        assert!(status < 300, "{operation}: {status} {body}");
+        let after = body.split(&format!("\"{name}\":\"")).nth(1).expect("it is in the answer");
+        after.split('"').next().expect("it ends").to_owned()
+    };
+    for (operation, script) in &examples {
+        // Each finds what the first examples of its system have made, and no leftovers.
+        for before in ["queues.delete", "queues.create", "topics.delete", "topics.create"] {
+            run(before);
+        }
+        for before in ["topics.subscribe", "curl.put", "recents.add"] {
+            run(before);
+        }
+        let mut variables = Vec::new();
+        for (variable, from, name) in [
+            ("RECEIPT_HANDLE", "curl.get", "receiptHandle"),
+            ("REDRIVE_ID", "redrives.start", "redriveId"),
+            ("KEY_ID", "keys.create", "keyId"),
+        ] {
+            if script.contains(&format!("${variable}")) {
+                variables.push((variable, answered(from, name)));
+            }
+        }
+        // Deleted by its own example, perhaps, which is not the last of its system.
+        run("tenants.create");
+        run("tenants.setShopperKeys");
+        if operation == "tenants.create" {
+            run("tenants.delete");
+        }
+        let variables: Vec<_> = variables.iter().map(|(name, v)| (*name, v.as_str())).collect();
+        let (status, body) = shell(script, &variables);
+        assert!((200..300).contains(&status), "{operation}: {status} {body}\n{script}");
+    }
+}
+
 #[test]
 fn writes_survive_kill_and_the_key_of_the_first_start_opens_the_second() {
     let dir = folder();
@@ -243,7 +311,10 @@ fn settings_that_make_no_sense_are_refused_by_name() {
 fn simulator_runs_a_seed_and_says_what_it_did() {
     let output = run(&["sim", "--seed", "7", "--machine", "recents", "--steps", "300"]);
     assert!(output.status.success(), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("seed 7"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).ends_with("\nseed 7 held\n"), "{}", text(&output.stdout));
+    let many = ["sim", "--runs", "3", "--machine", "recents", "--steps", "100"];
+    let said = text(&run(&many).stdout);
+    assert!(said.ends_with("\nall 3 seeds held\n"), "{said}");
     let unknown = run(&["sim", "--machine", "nothing"]);
     assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue or all"));
 }

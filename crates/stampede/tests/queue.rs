@@ -1,7 +1,9 @@
 //! `stampede queue` and `stampede work`, as a user runs them against a server.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -169,6 +171,118 @@ fn queues_and_messages_are_shown_in_tables_and_as_json() {
 }
 
 #[test]
+fn a_queue_is_shown_changed_and_deleted() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs", "--max-messages", "9"]);
+    server.says(&["queue", "send", "jobs", "x"]);
+    let shown = server.says(&["queue", "show", "jobs"]);
+    let has = |shown: &str, name: &str, value: &str| {
+        let found = shown.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        assert_eq!(found, Some(value), "{shown}");
+    };
+    has(&shown, "visible", "1");
+    has(&shown, "max messages", "9");
+    has(&shown, "dead letter", "-");
+    let dead = ["--max-receives", "3", "--dead-letter", "dead", "--backoff", "10s"];
+    let first = ["queue", "update", "jobs", "--no-max-messages", "--retention", "1h"];
+    let shown = server.says(&[&first[..], &dead].concat());
+    has(&shown, "max messages", "-");
+    has(&shown, "retention", "3600s");
+    has(&shown, "max receives", "3");
+    has(&shown, "dead letter", "dead");
+    has(&shown, "backoff", "10s, up to 900s");
+    let changed = server.json(&["update", "jobs", "--no-dead-letter", "--dedup-by-body", "true"]);
+    assert_eq!(
+        (&changed[0]["deadLetterQueue"], &changed[0]["deduplicateByBody"]),
+        (&Value::Null, &json!(true))
+    );
+    assert_eq!(server.json(&["show", "jobs"])[0]["retentionSeconds"], 3600);
+
+    // The server refuses in the names of its fields; here they are flags.
+    for (arguments, said) in [
+        (
+            &["queue", "update", "jobs", "--max-receives", "3"][..],
+            "--max-receives needs --dead-letter",
+        ),
+        (&["queue", "update", "jobs", "--retention", "0"], "--retention: it must be from 1"),
+        (
+            &["queue", "update", "jobs", "--backoff", "9s", "--backoff-max", "1s"],
+            "--backoff-max: it must",
+        ),
+        (&["queue", "send", "jobs", "x", "--group", "g"], "--group: only a FIFO queue"),
+        (&["queue", "peek", "jobs", "--cursor", "!"], "--cursor: not a cursor"),
+        (&["queue", "redrive", "jobs", "--to", "lost"], "--to: there is no queue `lost`"),
+        (&["queue", "redrive", "jobs", "--filter", "5"], "--filter: "),
+        (&["queue", "show", "lost"], "there is no queue `lost`"),
+    ] {
+        let output = server.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.starts_with(&format!("stampede: {said}")), "{arguments:?}: {stderr}");
+    }
+    assert_eq!(server.says(&["queue", "delete", "jobs"]), "jobs is gone\n");
+    assert_eq!(server.run(&["queue", "delete", "jobs", "--yes"]).status.code(), Some(1));
+    for help in [&["--help"][..], &["queue", "--help"], &["topic", "--help"], &["work", "--help"]] {
+        assert!(server.says(help).contains("Exit codes: 0 done"), "{help:?}");
+    }
+}
+
+#[test]
+fn topics_are_made_subscribed_to_and_published_to() {
+    let server = Server::start();
+    assert!(server.says(&["topic", "create", "news"]).starts_with("news is there, as t_"));
+    let said = server.says(&["topic", "subscribe", "news", "all"]);
+    assert_eq!(said, "all gets what is published to news\n");
+    let filter = r#"{"kind": ["mail"]}"#;
+    let subscribe = ["topic", "subscribe", "news", "mails", "--filter", filter];
+    let settings = ["--max-receives", "2", "--dead-letter", "dead", "--json"];
+    let made = server.says(&[&subscribe[..], &settings].concat());
+    assert_eq!(serde_json::from_str::<Value>(&made).expect("JSON")["name"], "mails");
+    let table = server.says(&["topic", "subscriptions", "news"]);
+    assert_eq!(table, "QUEUE  FILTER\nall    -\nmails  {\"kind\":[\"mail\"]}\n");
+    let said = server.says(&["topic", "publish", "news", "hello"]);
+    assert!(said.ends_with("is number 1, for 1 subscriptions\n"), "{said}");
+    let piped = server.fed(&["topic", "publish", "news", "-a", "kind=mail"], b"{\"n\": 1}\n");
+    assert!(text(&piped.stdout).contains("for 2 subscriptions"), "{}", text(&piped.stdout));
+    let got = server.json(&["receive", "mails", "--wait", "20s"]);
+    assert_eq!(got[0]["body"], json!({"n": 1}));
+    let table = server.says(&["topic", "ls"]);
+    assert!(table.starts_with("NAME  SUBSCRIPTIONS  CREATED\nnews              2  2"), "{table}");
+    assert_eq!(server.says(&["topic", "unsubscribe", "news", "all"]), "all gets no more of news\n");
+    let left = server.says(&["topic", "subscriptions", "news", "--json"]);
+    assert_eq!(left, "{\"name\":\"mails\",\"filter\":{\"kind\":[\"mail\"]}}\n");
+    assert_eq!(server.says(&["topic", "delete", "news"]), "news is gone\n");
+    let output = server.run(&["topic", "publish", "news", "x"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("there is no topic `news`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_look_goes_on_where_the_last_one_ended() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let lines: String = (0..7).map(|n| format!("{n}\n")).collect();
+    server.fed(&["queue", "send", "jobs", "--lines"], lines.as_bytes());
+    let mut bodies = Vec::new();
+    let mut cursor = Vec::new();
+    loop {
+        let mut arguments = vec!["peek", "jobs", "-n", "3"];
+        arguments.extend(cursor.iter().map(String::as_str));
+        let mut lines = server.json(&arguments);
+        let next = lines.last().and_then(|line| line["nextCursor"].as_str()).map(str::to_owned);
+        if next.is_some() {
+            lines.pop();
+        }
+        bodies.extend(lines.into_iter().map(|line| line["body"].clone()));
+        let Some(next) = next else { break };
+        let table = server.says(&[&["queue"], &arguments[..]].concat());
+        assert!(table.ends_with(&format!("\nmore with --cursor {next}\n")), "{table}");
+        cursor = vec!["--cursor".to_owned(), next];
+    }
+    assert_eq!(Value::Array(bodies), json!([0, 1, 2, 3, 4, 5, 6]));
+}
+
+#[test]
 fn bodies_come_from_arguments_files_stdin_and_lines() {
     let server = Server::start();
     server.says(&["queue", "create", "jobs"]);
@@ -241,17 +355,59 @@ fn a_command_is_run_for_each_message_and_its_status_settles_it() {
     server.says(&["queue", "send", "jobs", "x"]);
     let status = |command: &[&str]| {
         let arguments = [&["work", "--queue", "jobs", "--once", "--"], command].concat();
-        assert_eq!(server.run(&arguments).status.code(), Some(0));
+        let code = server.run(&arguments).status.code();
         let left = server.json(&["peek", "jobs"]);
+        assert_eq!(code, Some(i32::from(!left.is_empty())), "{command:?}: a failure shows");
         left.first().map(|message| message["lastReason"].as_str().expect("a reason").to_owned())
     };
     assert_eq!(status(&["false"]).as_deref(), Some("exit status 1"));
     let script = "echo one >&2; echo 'no such address' >&2; echo >&2; exit 3";
     assert_eq!(status(&["sh", "-c", script]).as_deref(), Some("exit status 3: no such address"));
     assert_eq!(status(&["sh", "-c", "kill -9 $$"]).as_deref(), Some("killed by signal 9"));
-    let missing = status(&["/no/such/command"]).expect("it is still there");
-    assert!(missing.starts_with("/no/such/command: No such file"), "{missing}");
     assert_eq!(status(&["true"]), None);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_ends_the_worker_and_costs_no_message() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let lines: String = (0..20).map(|n| format!("{n}\n")).collect();
+    server.fed(&["queue", "send", "jobs", "--lines"], lines.as_bytes());
+    let file = server.folder.path().join("script");
+    std::fs::write(&file, "#!/no/such/interpreter\n").expect("written");
+    let script = file.to_str().expect("UTF-8");
+    for once in [&["--once"][..], &[]] {
+        let work = |program: &str| {
+            let first = ["work", "--queue", "jobs"];
+            let output = server.run(&[&first[..], once, &["--", program]].concat());
+            assert_eq!(output.status.code(), Some(1), "{program}");
+            text(&output.stderr)
+        };
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("changed");
+        for (program, why) in [
+            ("/no/such/command", "No such file"),
+            ("no-such-command-anywhere", "No such file"),
+            (script, "Permission denied"),
+        ] {
+            let said = work(program);
+            let expected = format!("stampede: cannot start {program}: {why}");
+            assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+        }
+        let peeked = server.json(&["peek", "jobs", "-n", "100"]);
+        assert!(once.is_empty() || peeked.iter().all(|message| message["receiveCount"] == 0));
+        // It looks like a program until it is started.
+        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("changed");
+        let said = work(script);
+        assert!(said.contains(&format!("stampede: cannot start {script}: No such file")), "{said}");
+        assert!(said.contains("1 failed, 0 given back"), "{said}");
+    }
+    let left = server.json(&["peek", "jobs", "-n", "100"]);
+    let received = |message: &&Value| message["receiveCount"] != 0;
+    let tried: Vec<_> = left.iter().filter(received).collect();
+    assert_eq!((left.len(), server.counts("jobs")), (20, [20, 0, 0]));
+    assert_eq!((tried.len(), &tried[0]["receiveCount"]), (1, &json!(2)), "one of each worker");
+    let reason = tried[0]["lastReason"].as_str().expect("a reason");
+    assert!(reason.starts_with(&format!("{script}: No such file")), "{reason}");
 }
 
 #[test]
@@ -306,7 +462,9 @@ fn a_key_is_needed_and_taken_from_the_environment() {
     let key = server.key.clone().expect("the first start prints a key");
     let output = server.run(&["queue", "ls"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("401, unauthenticated"), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("401, unauthenticated") && said.contains("--key"), "{said}");
+    assert!(said.contains("STAMPEDE_KEY") && said.lines().count() == 1, "{said}");
     let with = server.command(&["queue", "create", "jobs"]).env("STAMPEDE_KEY", &key).output();
     assert!(with.expect("it runs").status.success());
     assert!(server.says(&["queue", "ls", "--key", &key]).contains("jobs"));
@@ -329,6 +487,18 @@ fn mistakes_are_told_in_one_line() {
         (&["queue", "ls", "--key", "a\nb"][..], 2, "the key has"),
         (&["work", "--queue", "jobs"][..], 2, "<CMD>"),
         (&["work", "--", "true"][..], 2, "--queue"),
+        (&["work", "--queue", "jobs", "--", "/no/such"][..], 1, "cannot start /no/such: No such"),
+        (&["queue", "create", "x", "--dead-letter", "d"][..], 2, "--max-receives"),
+        (&["queue", "create", "x", "--max-receives", "0"][..], 2, "--max-receives"),
+        (&["queue", "update", "x"][..], 2, "nothing to change"),
+        (&["queue", "update", "x", "--no-dead-letter", "--max-receives", "3"][..], 2, "--no-dead"),
+        (&["queue", "receive", "x", "-n", "101"][..], 2, "--max"),
+        (&["queue", "peek", "x", "-n", "0"][..], 2, "--max"),
+        (&["queue", "redrive", "x", "--rate", "0"][..], 2, "--rate"),
+        (&["topic", "subscribe", "t", "q", "--filter", "{"][..], 2, "--filter is not JSON"),
+        (&["topic", "publish", "t", "x", "--file", "f"][..], 2, "--file"),
+        (&["topic", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
+        (&["queue", "ls"][..], 1, "--server or STAMPEDE_SERVER"),
         (&["queue", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
         (&["work", "--queue", "jobs", "--", "true"][..], 1, "cannot reach http://127.0.0.1:"),
     ] {

@@ -39,6 +39,7 @@ pub struct ConsumerBuilder {
     linger: Duration,
     until_empty: bool,
     must_connect: bool,
+    stopper: Stopper,
 }
 
 impl ConsumerBuilder {
@@ -52,6 +53,7 @@ impl ConsumerBuilder {
             linger: Duration::from_secs(1),
             until_empty: false,
             must_connect: false,
+            stopper: Stopper::default(),
         }
     }
 
@@ -104,6 +106,13 @@ impl ConsumerBuilder {
         self
     }
 
+    /// Is stopped by this one, which may be known before it starts: a handler that has seen that
+    /// none can succeed stops its consumer, and nothing more is received when it returns.
+    pub fn stopper(mut self, stopper: Stopper) -> ConsumerBuilder {
+        self.stopper = stopper;
+        self
+    }
+
     /// Begins to receive, on the present runtime.
     ///
     /// `Ok` of the handler acks its message, `Err` nacks it with the error as the reason, and so
@@ -117,8 +126,8 @@ impl ConsumerBuilder {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
-        let stopper = Stopper::default();
-        let task = tokio::spawn(Shift::new(self, stopper.clone(), handler).run());
+        let stopper = self.stopper.clone();
+        let task = tokio::spawn(Shift::new(self, handler).run());
         Consumer { stopper, task }
     }
 }

@@ -42,12 +42,12 @@ where
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: fmt::Display + Send + 'static,
 {
-    pub(super) fn new(settings: ConsumerBuilder, stopper: Stopper, handler: H) -> Arc<Shift<H>> {
+    pub(super) fn new(settings: ConsumerBuilder, handler: H) -> Arc<Shift<H>> {
         Arc::new(Shift {
             acks: Acks::start(settings.queue.clone()),
             places: Arc::new(Semaphore::new(settings.concurrency.into())),
+            stopper: settings.stopper.clone(),
             settings,
-            stopper,
             handler: Arc::new(handler),
             tally: Tally::default(),
             drained: CancellationToken::new(),

@@ -67,6 +67,52 @@ async fn queues_are_made_changed_listed_purged_and_deleted() {
 }
 
 #[tokio::test]
+async fn topics_are_made_subscribed_to_published_to_and_deleted() {
+    let server = Server::start().await;
+    let client = server.client();
+    let topics = client.topics();
+    let made = topics.create("news").await.expect("made");
+    assert_eq!(topics.create("news").await.expect("there"), made);
+    let mails = json!({"kind": ["mail"]});
+    topics.subscribe("news", &NewQueue::new("all"), None).await.expect("subscribed");
+    topics.subscribe("news", &NewQueue::new("mails"), Some(&mails)).await.expect("subscribed");
+    let listed = topics.subscriptions("news").await.expect("listed");
+    assert_eq!(listed, topics.get("news").await.expect("there").subscriptions);
+    assert_eq!((listed[0].filter.as_ref(), listed[1].filter.as_ref()), (None, Some(&mails)));
+    let message = Outgoing::new("x").expect("JSON").attribute("kind", "mail");
+    let published = topics.publish("news", &message).await.expect("published");
+    assert_eq!((published.sequence, published.subscriptions), (1, 2));
+    let ask = Receive::up_to(1).wait(Duration::from_secs(20));
+    let got = client.queue("mails").receive(ask).await.expect("received");
+    assert_eq!(got[0].message_id, published.message_id);
+    topics.unsubscribe("news", "mails").await.expect("unsubscribed");
+    assert_eq!(topics.list_all().await.expect("all")[0].subscriptions.len(), 1);
+    topics.delete("news").await.expect("deleted");
+    assert!(topics.publish("news", &message).await.expect_err("gone").is("not-found"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn messages_are_looked_at_in_pages() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    for n in 0..5 {
+        queue.send(&n).await.expect("sent");
+    }
+    let (mut sequences, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = queue.peek_page(PeekState::Visible, 2, cursor.as_deref()).await.expect("looked");
+        sequences.extend(page.messages.iter().map(|message| message.sequence));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sequences, [1, 2, 3, 4, 5]);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_message_is_typed_from_end_to_end() {
     let server = Server::start().await;
     let queue = server.queue("jobs").await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use client::{
-    Client, Delivery, NewQueue, Outgoing, PeekState, Queue, QueueSettings, Receive, Retry,
+    Client, Delivery, NewQueue, Outgoing, PeekState, Queue, QueueSettings, Receive, Retry, Stopper,
 };
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -254,5 +254,26 @@ async fn a_server_that_is_away_is_waited_for_unless_it_must_be_there() {
             Ok(summary) => assert_eq!((must_connect, summary.done), (false, 1)),
         }
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_stops_its_consumer_gets_no_more() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    send(&queue, 50).await;
+    let stopper = Stopper::default();
+    let builder = queue.consumer().concurrency(1).stopper(stopper.clone());
+    let consumer = builder.start(move |_: Delivery| {
+        let stopper = stopper.clone();
+        async move {
+            stopper.stop();
+            Err::<(), _>("none can succeed")
+        }
+    });
+    let summary = eventually(consumer.ended()).await.expect("it ends well");
+    assert_eq!((summary.done, summary.failed, summary.given_back), (0, 1, 0));
+    let peeked = queue.peek(PeekState::Visible, 100).await.expect("looked");
+    assert_eq!(peeked.iter().filter(|message| message.receive_count > 0).count(), 1);
     server.stop().await;
 }

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
+use super::words;
 use crate::app::Ctx;
 use crate::problem::{Problem, ProblemKind};
 
@@ -85,11 +86,14 @@ pub fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
 #[cold]
 fn invalid<T: DeserializeOwned>(raw: &[u8]) -> Problem {
     let mut json = serde_json::Deserializer::from_slice(raw);
+    if raw.trim_ascii().is_empty() {
+        return ProblemKind::InvalidBody.because("the body is empty; it must be a JSON object");
+    }
     let detail = match serde_path_to_error::deserialize::<_, T>(&mut json) {
         Err(error) if error.path().iter().next().is_some() => {
-            format!("at {}: {}", error.path(), error.inner())
+            words::of_body(&error.path().to_string(), error.inner())
         }
-        Err(error) => error.into_inner().to_string(),
+        Err(error) => words::of_body("", error.inner()),
         Ok(_) => "something follows the end of the JSON".to_owned(),
     };
     ProblemKind::InvalidBody.because(detail)

@@ -14,9 +14,11 @@ pub mod page;
 pub mod path;
 mod percent;
 pub mod query;
+mod words;
 
 pub use body::{Json, RawBody};
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
 pub use path::Path;
 pub use query::Query;
+pub(crate) use words::read_part;

@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use super::percent;
+use super::{percent, words};
 use crate::app::Ctx;
 use crate::problem::{Problem, ProblemKind};
 
@@ -35,9 +35,10 @@ fn invalid<T: DeserializeOwned>(text: &str) -> Problem {
         serde_urlencoded::Deserializer::new(pairs),
     ) {
         Err(error) if error.path().iter().next().is_some() => {
-            format!("`{}` in the query: {}", error.path(), error.inner())
+            let what = words::of_query(&error.inner().to_string());
+            format!("`{}` in the query: {what}", error.path())
         }
-        Err(error) => format!("in the query: {}", error.into_inner()),
+        Err(error) => format!("in the query: {}", words::of_query(&error.inner().to_string())),
         Ok(_) => "the query cannot be read".to_owned(),
     };
     ProblemKind::InvalidParameter.because(detail)

@@ -10,6 +10,36 @@ pub(super) fn of(schema: &Value, components: &Value) -> Value {
     at(schema, components, 0)
 }
 
+/// What stands for a parameter of a path in examples: the things that the examples of bodies make,
+/// or a variable for what only an answer tells.
+pub(super) fn of_parameter(name: &str) -> &'static str {
+    match name {
+        "queue" => "email-send",
+        "topic" => "orders",
+        "name" => "mailer",
+        "tenant" => "shop",
+        "account" => "default",
+        "user" => "ann",
+        "q" => "hotels",
+        "receiptHandle" => "$RECEIPT_HANDLE",
+        "redriveId" => "$REDRIVE_ID",
+        "key" => "$KEY_ID",
+        _ => "x",
+    }
+}
+
+/// A path with its parameters filled in.
+pub(super) fn of_path(path: &str) -> String {
+    let mut filled = String::new();
+    for (place, part) in path.split('{').enumerate() {
+        match part.split_once('}').filter(|_| place > 0) {
+            Some((name, rest)) => filled.extend([of_parameter(name), rest]),
+            None => filled.push_str(part),
+        }
+    }
+    filled
+}
+
 fn at(schema: &Value, components: &Value, depth: usize) -> Value {
     if depth > DEPTH_MAX {
         return Value::Null;

@@ -135,7 +135,12 @@ fn operation(route: &Route) -> Value {
         operation["parameters"] = parameters.into();
     }
     if let Some(body) = &doc.body {
-        operation["requestBody"] = json!({"required": true, "content": content(body)});
+        let mut content = content(body);
+        if let Some(example) = doc.example.and_then(|text| serde_json::from_str::<Value>(text).ok())
+        {
+            content[body.media_type]["example"] = example;
+        }
+        operation["requestBody"] = json!({"required": true, "content": content});
     }
     operation["security"] = match doc.access {
         Access::Public => json!([]),
@@ -155,7 +160,16 @@ fn content(content: &Content) -> Value {
 fn parameters(route: &Route) -> Vec<Value> {
     let mut parameters: Vec<Value> = route
         .param_names()
-        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .map(|name| {
+            let schema = json!({"type": "string"});
+            let mut parameter =
+                json!({"name": name, "in": "path", "required": true, "schema": schema});
+            let example = example::of_parameter(name);
+            if !example.starts_with('$') {
+                parameter["example"] = example.into();
+            }
+            parameter
+        })
         .collect();
     parameters.extend(route.doc.parameters.iter().map(plain));
     if route.doc.idempotent {

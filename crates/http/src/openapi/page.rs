@@ -8,6 +8,9 @@ use crate::problem::ProblemKind;
 use crate::route::{Access, Route};
 use crate::router::Router;
 
+const EXAMPLES: &str = "Examples run as they stand against `stampede serve --dev`. For another server \
+    set `STAMPEDE` to its address, and `KEY` to a key. `$RECEIPT_HANDLE`, `$REDRIVE_ID` and `$KEY_ID` \
+    are what a receive, a redrive and the creation of a key have answered.";
 const STYLE: &str = include_str!("page.css");
 
 pub(super) fn render(router: &Router, document: &Value) -> String {
@@ -39,6 +42,7 @@ pub(super) fn render(router: &Router, document: &Value) -> String {
                 main {
                     h1 { "Stampede API" }
                     p { (code_spans(ABOUT)) }
+                    p { (code_spans(EXAMPLES)) }
                     @for (tag, about) in systems {
                         section {
                             h2 id=(tag) { (tag) }
@@ -127,12 +131,16 @@ fn curl(route: &Route, document: &Value) -> String {
     if method != "GET" {
         text += &format!(" -X {method}");
     }
-    text += &format!(" \"$STAMPEDE{}\"", route.path);
-    if route.doc.access != Access::Public {
-        text += " \\\n  -H \"Authorization: Bearer $KEY\"";
+    // A scheme is not needed, and a page that names one asks for something elsewhere.
+    text += &format!(" \"${{STAMPEDE:-127.0.0.1:7700}}{}", example::of_path(route.path));
+    let in_query = route.doc.example.filter(|_| method == "GET");
+    if let Some(query) = in_query {
+        text += &format!("?{query}");
     }
-    if route.doc.idempotent {
-        text += " \\\n  -H \"Idempotency-Key: $(uuidgen)\"";
+    text += "\"";
+    if route.doc.access != Access::Public {
+        // Nothing at all without a key: a server with --dev would look at an empty one.
+        text += " \\\n  ${KEY:+-H \"Authorization: Bearer $KEY\"}";
     }
     let operation = &document["paths"][route.path][method.to_lowercase()];
     if let Some(json) = operation["requestBody"]["content"].get("application/json") {
@@ -142,6 +150,8 @@ fn curl(route: &Route, document: &Value) -> String {
         };
         text += " \\\n  -H 'Content-Type: application/json'";
         text += &format!(" \\\n  -d '{}'", body.replace('\'', r"'\''"));
+    } else if let Some(body) = route.doc.example.filter(|_| in_query.is_none()) {
+        text += &format!(" \\\n  -d '{body}'");
     }
     text
 }

@@ -23,6 +23,12 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub fn routes() -> Routes {
     Routes::new("system", "Health, metrics and this documentation.")
         .get(
+            "/",
+            "system.root",
+            root,
+            doc("Where to begin").public().gives_other(200, "text/plain", "Points here"),
+        )
+        .get(
             "/healthz",
             "system.health",
             health,
@@ -60,6 +66,13 @@ pub fn routes() -> Routes {
             docs,
             doc("This page").public().gives_other(200, "text/html", "As HTML"),
         )
+}
+
+/// SQS has the POST of this path.
+async fn root() -> Response {
+    const POINTER: &str = "This is Stampede. The API is described at /docs for people and at \
+        /openapi.json for programs; /readyz says how the server is.\n";
+    text(TEXT, Body::from(POINTER))
 }
 
 async fn health() -> Response {

@@ -63,7 +63,7 @@ pub fn routes() -> Routes {
                     claim `tenant`, or else it is `default`. The token must have `sub`, the user, \
                     and `exp`; `nbf` is heeded; `iss` and `aud` are compared when given here.")
                 .body::<NewShopperKeys>().gives::<ShopperKeysView>(200, "Without secrets")
-                .example(r#"{"es256": {"publicKeyPem": "-----BEGIN PUBLIC KEY-----…"}, "issuer": "login.example"}"#)
+                .example(r#"{"hs256": {"secret": "at-least-32-bytes-that-nobody-else-knows"}, "issuer": "login.example"}"#)
                 .problems(&[ProblemKind::NotFound, ProblemKind::Unprocessable]))
         .delete("/v1/tenants/{tenant}/shopper-keys", "tenants.deleteShopperKeys", delete_shopper_keys,
             doc("Accept no shoppers' tokens any more").text(TENANT)

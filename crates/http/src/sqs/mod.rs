@@ -51,18 +51,21 @@ pub(crate) fn routes() -> Routes {
             .body_bytes_max(BODY_BYTES_MAX)
             .gives_other(200, "application/x-amz-json-1.0", "As AWS documents it")
     };
+    let listed = |summary| endpoint(summary).example("Action=ListQueues");
+    let looked =
+        |summary| endpoint(summary).example("Action=GetQueueAttributes&AttributeName.1=All");
     Routes::new("sqs", "The same queues, for clients of AWS SQS.")
-        .post("/", "sqs.root", call, endpoint("Any SQS action"))
-        .post("/sqs", "sqs.call", call, endpoint("Any SQS action, under a path of its own"))
+        .post("/", "sqs.root", call, listed("Any SQS action"))
+        .post("/sqs", "sqs.call", call, listed("Any SQS action, under a path of its own"))
         // Some clients end the path of an endpoint with a slash.
-        .post("/sqs/", "sqs.call_slash", call, endpoint("The same"))
-        .post("/sqs/{account}/{queue}", "sqs.queue", call, endpoint("Any SQS action on a queue"))
-        .get("/sqs", "sqs.presigned", call, endpoint("Any SQS action, by a presigned URL"))
+        .post("/sqs/", "sqs.call_slash", call, listed("The same"))
+        .post("/sqs/{account}/{queue}", "sqs.queue", call, looked("Any SQS action on a queue"))
+        .get("/sqs", "sqs.presigned", call, listed("Any SQS action, by a presigned URL"))
         .get(
             "/sqs/{account}/{queue}",
             "sqs.queue_presigned",
             call,
-            endpoint("Any SQS action on a queue, by a presigned URL"),
+            looked("Any SQS action on a queue, by a presigned URL"),
         )
 }
 

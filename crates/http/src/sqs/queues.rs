@@ -70,6 +70,9 @@ impl Session<'_> {
         let Some(Setting::Set(policy)) = &attributes.redrive_policy else { return Ok(None) };
         let wrong = |why: &str| SqsError::value("given", "RedrivePolicy", why);
         let target = self.name_of_arn(&policy.dead_letter_target_arn)?;
+        if target == source {
+            return Err(wrong("A queue cannot be its own dead letter queue."));
+        }
         let Some(definition) = self.find(&target).await? else {
             return Err(wrong("Dead letter target does not exist."));
         };

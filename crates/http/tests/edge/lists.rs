@@ -1,5 +1,7 @@
 //! Paths and queries.
 
+use serde_json::json;
+
 use crate::harness::Server;
 
 #[tokio::test]
@@ -46,7 +48,7 @@ async fn queries_are_read_strictly() {
         ("limit=1001", "limit"),
         ("limit=-1", "limit"),
         ("limit=", "limit"),
-        ("limit=ten", "limit"),
+        ("limit=ten", "`limit` in the query: it must be a whole number"),
         ("limit=99999999999999999999", "limit"),
         ("limit=1&limit=2", "limit"),
         ("cursor=!", "cursor"),
@@ -64,5 +66,74 @@ async fn queries_are_read_strictly() {
     }
     let long = format!("/t/list?cursor={}", "A".repeat(4000));
     server.get(&long).await.problem(400, "invalid-parameter");
+    server.stop().await;
+}
+
+/// All pages of a list, and how many they were.
+async fn pages(server: &Server, path: &str, field: &str) -> (Vec<serde_json::Value>, usize) {
+    let (mut all, mut count, mut cursor) = (Vec::new(), 0, String::new());
+    loop {
+        let page = Server::ok(&server.get(&format!("{path}{cursor}")).await, 200);
+        all.extend(page[field].as_array().expect("a list").iter().cloned());
+        count += 1;
+        let Some(next) = page["nextCursor"].as_str() else { return (all, count) };
+        cursor = format!("&cursor={next}");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_looked_at_page_by_page() {
+    let (server, _) = Server::start_product(1).await;
+    for (queue, mode) in [("jobs", "STANDARD"), ("orders", "FIFO")] {
+        server.make(json!({"name": queue, "mode": mode})).await;
+        let message = |n: usize, delay: u64| {
+            let mut message = json!({"body": n, "delaySeconds": delay});
+            if mode == "FIFO" {
+                message["messageGroupId"] = format!("g{}", n % 7).into();
+            }
+            message
+        };
+        for n in 0..25 {
+            server.send_to(queue, message(n, 0)).await;
+            server.send_to(queue, message(n + 100, 3600)).await;
+        }
+        let taken = server.receive(queue, json!({"maxMessages": 5})).await.len();
+        for (state, expected) in [("visible", 25 - taken), ("delayed", 25), ("inflight", taken)] {
+            let path =
+                |limit: u32| format!("/v1/queues/{queue}/messages?state={state}&limit={limit}");
+            let (whole, count) = pages(&server, &path(1000), "messages").await;
+            assert_eq!((whole.len(), count), (expected, 1), "{queue} {state}");
+            for limit in [1, 3, 10] {
+                let (all, count) = pages(&server, &path(limit), "messages").await;
+                assert_eq!(all, whole, "{queue} {state} {limit}");
+                assert!(count >= expected.div_ceil(limit as usize), "{queue} {state} {limit}");
+            }
+        }
+    }
+    let first = server.get("/v1/queues/jobs/messages?limit=1").await.json();
+    let cursor = first["nextCursor"].as_str().expect("there is more");
+    for bad in [format!("state=delayed&cursor={cursor}"), "cursor=eHh4".into(), "cursor=".into()] {
+        let answer = server.get(&format!("/v1/queues/jobs/messages?{bad}")).await;
+        assert!(answer.problem(400, "invalid-parameter").contains("cursor"), "{bad}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn subscriptions_are_listed_page_by_page() {
+    let (server, _) = Server::start_product(2).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let path = "/v1/topics/news/subscriptions";
+    assert_eq!(Server::ok(&server.get(path).await, 200), json!({"items": []}));
+    for n in 0..5 {
+        let ask = json!({"name": format!("q{n}"), "filter": {"kind": [format!("k{n}")]}});
+        Server::ok(&server.post(path, &ask.to_string()).await, 201);
+    }
+    let (all, count) = pages(&server, &format!("{path}?limit=2"), "items").await;
+    assert_eq!((all.len(), count), (5, 3));
+    assert_eq!((&all[4]["name"], &all[4]["filter"]), (&json!("q4"), &json!({"kind": ["k4"]})));
+    server.get(&format!("{path}?cursor=_w")).await.problem(400, "invalid-parameter");
+    let lost = server.get("/v1/topics/lost/subscriptions").await.problem(404, "not-found");
+    assert!(lost.contains("`lost`"), "{lost}");
     server.stop().await;
 }

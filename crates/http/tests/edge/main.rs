@@ -11,6 +11,7 @@ mod lists;
 mod metrics;
 mod queues;
 mod quotas;
+mod refusals;
 mod shutdown;
 mod slow;
 mod system;

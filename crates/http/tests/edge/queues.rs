@@ -357,7 +357,8 @@ async fn queues_are_made_once_changed_listed_purged_and_deleted() {
     let some = server.get("/v1/queues?prefix=q3").await.json();
     assert_eq!(some["items"].as_array().expect("a list").len(), 1);
 
-    let change = json!({"maxMessages": null, "retentionSeconds": 60, "maxReceiveCount": 3});
+    let change = json!({"maxMessages": null, "retentionSeconds": 60,
+        "maxReceiveCount": 3, "deadLetterQueue": "q2"});
     let patched = server.send("PATCH", "/v1/queues/q1", JSON, &change.to_string()).await;
     let view = Server::ok(&patched, 200);
     assert_eq!(view["maxMessages"], Value::Null);
@@ -404,7 +405,8 @@ async fn what_is_published_reaches_every_subscription_that_wants_it() {
     assert_eq!(server.post("/v1/topics", r#"{"name": "news"}"#).await.status, 200);
     let subscriptions = "/v1/topics/news/subscriptions";
     let all = json!({"name": "all"});
-    let cheap = json!({"name": "cheap", "filter": {"price": [{"numeric": ["<", 10]}]}, "maxReceiveCount": 3});
+    let cheap =
+        json!({"name": "cheap", "filter": {"price": [{"numeric": ["<", 10]}]}, "maxMessages": 3});
     for subscription in [&all, &cheap] {
         let made = server.post(subscriptions, &subscription.to_string()).await;
         assert_eq!(Server::ok(&made, 201)["name"], subscription["name"]);
@@ -540,12 +542,21 @@ async fn bad_input_is_refused_with_its_place() {
     let long = format!(r#"{{"body": 1, "deduplicationKey": "{}"}}"#, "k".repeat(257));
     for (path, body, part) in [
         (create, r#"{}"#, "name"),
-        (create, r#"{"name": 5}"#, "invalid type"),
+        (create, r#"{"name": 5}"#, "at name: it must be a string, not the number 5"),
         (create, r#"{"name": "x", "colour": "red"}"#, "colour"),
-        (create, r#"{"name": "x", "mode": "LIFO"}"#, "LIFO"),
+        (create, r#"{"name": "x", "mode": "LIFO"}"#, "at mode: unknown value `LIFO`"),
         (create, r#"{"name": "x", "maxReceiveCount": 0}"#, "maxReceiveCount"),
         (create, r#"{"name": "x", "retentionSeconds": 999999999999}"#, "retentionSeconds"),
-        (create, r#"{"name": "x", "retentionSeconds": -1}"#, "invalid value"),
+        (
+            create,
+            r#"{"name": "x", "retentionSeconds": -1}"#,
+            "at retentionSeconds: it must be a whole number",
+        ),
+        (
+            create,
+            r#"{"name": "x", "retryBackoff": {"baseSeconds": {}}}"#,
+            "at retryBackoff.baseSeconds: it must",
+        ),
         (
             create,
             r#"{"name": "x", "retryBackoff": {"baseSeconds": 9, "maxSeconds": 1}}"#,

@@ -204,7 +204,7 @@ async fn queues_keep_messages_no_longer_than_the_tenant_may() {
     assert_eq!(retention("old").await, 345_600);
     Server::ok(&shop.post("/v1/queues", json!({"name": "old"})).await, 200);
     let change = async |body: Value| shop.call("PATCH", "/v1/queues/old", body).await;
-    Server::ok(&change(json!({"maxReceiveCount": 3})).await, 200);
+    Server::ok(&change(json!({"maxMessages": 3})).await, 200);
     refused(&change(json!({"retentionSeconds": 400_000})).await, quota, false);
     Server::ok(&change(json!({"retentionSeconds": 60})).await, 200);
     let set = async |seconds: &str| {

@@ -6,6 +6,8 @@ use crate::harness::Server;
 async fn the_system_routes_answer() {
     let server = Server::start().await;
     server.is_alive().await;
+    let root = server.get("/").await;
+    assert!(root.status == 200 && root.body.contains("/docs"), "{root:?}");
     let ready = server.get("/readyz").await;
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &true.into()));
     let document = server.get("/openapi.json").await;

@@ -1,20 +1,21 @@
 //! `stampede queue`: queues of a server, by hand and for scripts.
 
 mod redrive;
-mod send;
-mod show;
+pub(crate) mod send;
+pub(crate) mod settings;
 mod tail;
 
-use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use client::{Backoff, Client, NewQueue, PeekState, QueueSettings, Receive};
+use client::{Client, PeekState, QueueInfo, Receive};
 
-use crate::remote::{ServerFlags, Usage, block_on, duration, print};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, duration, print};
+use crate::show;
 
 #[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct QueueFlags {
     #[command(flatten)]
     server: ServerFlags,
@@ -34,6 +35,21 @@ enum QueueCommand {
     },
     /// Make a queue; the same name with the same settings is no error
     Create(Box<CreateFlags>),
+    /// Show a queue: its settings, what is in it, what happens in it
+    Show {
+        /// The queue
+        queue: String,
+    },
+    /// Change settings of a queue; what is not given stays
+    Update(Box<settings::UpdateFlags>),
+    /// Delete a queue and everything in it
+    Delete {
+        /// The queue
+        queue: String,
+        /// Without asking; nobody is asked when stdin is no terminal
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Send a message, or many with --lines
     ///
     /// The body is the argument, the file, or else stdin (without its last line break). What is
@@ -68,36 +84,8 @@ enum QueueCommand {
 struct CreateFlags {
     /// 1 to 80 of A-Z a-z 0-9 - _ .
     name: String,
-    /// Keep the order of each group
-    #[arg(long)]
-    fifo: bool,
-    /// Drop messages that are older, like 4d
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    retention: Option<Duration>,
-    /// How long a lease lasts, like 30s
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    visibility: Option<Duration>,
-    /// Hide messages at first, like 5m
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    delay: Option<Duration>,
-    /// Receives after which a message is dead; needs --dead-letter
-    #[arg(long, value_name = "N", requires = "dead_letter")]
-    max_receives: Option<u32>,
-    /// Where dead messages go; needs --max-receives
-    #[arg(long, value_name = "QUEUE", requires = "max_receives")]
-    dead_letter: Option<String>,
-    /// The first pause after a failure, which doubles with each; at once when not given
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    backoff: Option<Duration>,
-    /// The longest pause after a failure
-    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "15m")]
-    backoff_max: Duration,
-    /// Do not send the same body twice within the queue's window
-    #[arg(long)]
-    dedup_by_body: bool,
-    /// Refuse messages beyond this number
-    #[arg(long, value_name = "N")]
-    max_messages: Option<u64>,
+    #[command(flatten)]
+    queue: settings::NewQueueFlags,
 }
 
 #[derive(Args)]
@@ -105,7 +93,8 @@ struct ReceiveFlags {
     /// The queue
     queue: String,
     /// Messages at most, up to 100
-    #[arg(long, short = 'n', default_value_t = 1)]
+    #[arg(long, short = 'n', default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=100))]
     max: u16,
     /// Wait so long for the first, up to 20s
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
@@ -123,11 +112,15 @@ struct PeekFlags {
     /// The queue
     queue: String,
     /// Messages at most, up to 1000
-    #[arg(long, short = 'n', default_value_t = 10)]
-    max: u32,
+    #[arg(long, short = 'n', default_value_t = 10,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    max: u16,
     /// Which
     #[arg(long, value_enum, default_value_t = StateName::Visible)]
     state: StateName,
+    /// Go on where an earlier look ended, which said so; with --json, in a last line of its own
+    #[arg(long)]
+    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -146,7 +139,10 @@ pub(crate) fn run(flags: QueueFlags) -> anyhow::Result<ExitCode> {
     block_on(async move {
         match command {
             QueueCommand::Ls { prefix } => ls(&client, json, prefix.as_deref()).await,
-            QueueCommand::Create(flags) => create(&client, json, *flags).await,
+            QueueCommand::Create(flags) => create(&client, json, &flags).await,
+            QueueCommand::Show { queue } => print_queue(json, &client.queues().get(&queue).await?),
+            QueueCommand::Update(flags) => update(&client, json, &flags).await,
+            QueueCommand::Delete { queue, yes } => delete(&client, json, &queue, yes).await,
             QueueCommand::Send(flags) => send::run(&client, json, flags).await,
             QueueCommand::Receive(flags) => receive(&client, json, &flags).await,
             QueueCommand::Peek(flags) => peek(&client, json, &flags).await,
@@ -163,33 +159,36 @@ async fn ls(client: &Client, json: bool, prefix: Option<&str>) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-async fn create(client: &Client, json: bool, flags: CreateFlags) -> anyhow::Result<ExitCode> {
-    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
-    let settings = QueueSettings {
-        retention_seconds: seconds(flags.retention),
-        default_visibility_timeout_seconds: seconds(flags.visibility),
-        delay_seconds: seconds(flags.delay),
-        max_receive_count: flags.max_receives,
-        dead_letter_queue: flags.dead_letter,
-        retry_backoff: flags.backoff.map(|base| Backoff {
-            base_seconds: base.as_secs(),
-            max_seconds: flags.backoff_max.max(base).as_secs(),
-            jitter: true,
-        }),
-        deduplicate_by_body: flags.dedup_by_body.then_some(true),
-        max_messages: flags.max_messages,
-        ..QueueSettings::default()
-    };
-    let mut queue = NewQueue::new(flags.name).settings(settings);
-    if flags.fifo {
-        queue = queue.fifo();
-    }
-    let made = client.queues().create(&queue).await?;
+async fn create(client: &Client, json: bool, flags: &CreateFlags) -> anyhow::Result<ExitCode> {
+    let made = client.queues().create(&flags.queue.queue(&flags.name)?).await?;
     print(&if json {
         show::json_lines(&[made])?
     } else {
         format!("{} is there, as {}\n", made.name, made.queue_id)
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_queue(json: bool, queue: &QueueInfo) -> anyhow::Result<ExitCode> {
+    let lines = || show::json_lines(std::slice::from_ref(queue));
+    print(&if json { lines()? } else { show::queue(queue) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn update(
+    client: &Client,
+    json: bool,
+    flags: &settings::UpdateFlags,
+) -> anyhow::Result<ExitCode> {
+    let change = flags.change()?;
+    print_queue(json, &client.queues().update(&flags.queue, &change).await?)
+}
+
+async fn delete(client: &Client, json: bool, name: &str, yes: bool) -> anyhow::Result<ExitCode> {
+    confirm(&format!("Delete {name} and everything in it, for good?"), yes)?;
+    client.queues().delete(name).await?;
+    let said = serde_json::json!({"name": name, "deleted": true});
+    print(&if json { format!("{said}\n") } else { format!("{name} is gone\n") })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -216,20 +215,19 @@ async fn peek(client: &Client, json: bool, flags: &PeekFlags) -> anyhow::Result<
         StateName::Delayed => PeekState::Delayed,
         StateName::Inflight => PeekState::Inflight,
     };
-    let messages = client.queue(&flags.queue).peek(state, flags.max).await?;
-    print(&if json { show::json_lines(&messages)? } else { show::messages(&messages) })?;
+    let queue = client.queue(&flags.queue);
+    let page = queue.peek_page(state, flags.max.into(), flags.cursor.as_deref()).await?;
+    let messages = &page.messages;
+    print(&if json { show::json_lines(messages)? } else { show::messages(messages) })?;
+    if let Some(next) = page.next_cursor {
+        let line = serde_json::json!({"nextCursor": next});
+        print(&if json { format!("{line}\n") } else { format!("more with --cursor {next}\n") })?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn purge(client: &Client, json: bool, name: &str, yes: bool) -> anyhow::Result<ExitCode> {
-    if !yes && std::io::stdin().is_terminal() {
-        print(&format!("Remove everything in {name}, for good? [y/N] "))?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Err(Usage("nothing was removed".to_owned()).into());
-        }
-    }
+    confirm(&format!("Remove everything in {name}, for good?"), yes)?;
     client.queues().purge(name).await?;
     let said = serde_json::json!({"name": name, "purged": true});
     print(&if json { format!("{said}\n") } else { format!("{name} is empty\n") })?;

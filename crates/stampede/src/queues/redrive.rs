@@ -9,8 +9,8 @@ use client::{Client, Redrive, RedriveAsk, RedriveState};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use super::show;
 use crate::remote::print;
+use crate::show;
 
 /// Between looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -23,13 +23,13 @@ pub(super) struct RedriveFlags {
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
     /// Messages a second, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
     /// Only messages that it matches: JSON, or else text
     #[arg(long)]
     filter: Option<String>,
     /// Messages, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Count what would be moved, and move nothing
     #[arg(long)]

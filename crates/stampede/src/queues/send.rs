@@ -11,8 +11,8 @@ use client::{Attribute, Client, Outgoing, Queue};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::show;
-use crate::remote::{Usage, duration, print};
+use crate::remote::{Usage, duration, in_flags, print};
+use crate::show;
 
 /// Lines in one request, at most; a slow stdin sends what it has.
 const LINES_AT_ONCE: usize = 500;
@@ -21,15 +21,22 @@ const LINES_AT_ONCE: usize = 500;
 pub(super) struct SendFlags {
     /// The queue
     queue: String,
+    #[command(flatten)]
+    message: MessageFlags,
+    /// Each line is a message, sent in batches; blank lines are none
+    #[arg(long, conflicts_with_all = ["body", "dedup"])]
+    lines: bool,
+}
+
+/// A message, to be sent or published.
+#[derive(Args)]
+pub(crate) struct MessageFlags {
     /// The body
-    #[arg(conflicts_with_all = ["file", "lines"])]
+    #[arg(conflicts_with = "file")]
     body: Option<String>,
-    /// Read the body, or the lines, from a file; - is stdin
+    /// Read the body from a file; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Each line is a message, sent in batches; blank lines are none
-    #[arg(long, conflicts_with = "dedup")]
-    lines: bool,
     /// Send as text what looks like JSON too
     #[arg(long)]
     text: bool,
@@ -55,7 +62,8 @@ fn attribute(text: &str) -> Result<(String, Attribute), String> {
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     match name.strip_suffix(':') {
         Some(name) => {
-            let value = serde_json::from_str(value).map_err(|error| error.to_string())?;
+            let value = serde_json::from_str(value)
+                .map_err(|_| "after := comes a number, true, false or a quoted text".to_owned())?;
             Ok((name.to_owned(), value))
         }
         None if name.is_empty() => Err(wrong()),
@@ -63,8 +71,13 @@ fn attribute(text: &str) -> Result<(String, Attribute), String> {
     }
 }
 
-impl SendFlags {
-    fn message(&self, body: &str) -> anyhow::Result<Outgoing> {
+impl MessageFlags {
+    /// The message that was asked for; its body may be read from a file or stdin.
+    pub(crate) fn whole(&self) -> anyhow::Result<Outgoing> {
+        self.with_body(&self.whole_body()?)
+    }
+
+    fn with_body(&self, body: &str) -> anyhow::Result<Outgoing> {
         let json = if self.text { None } else { serde_json::from_str::<Box<RawValue>>(body).ok() };
         let mut message = json.map_or_else(|| Outgoing::new(body), |raw| Ok(Outgoing::raw(raw)))?;
         for (name, value) in &self.attributes {
@@ -118,7 +131,7 @@ pub(super) async fn run(client: &Client, json: bool, flags: SendFlags) -> anyhow
     if flags.lines {
         return lines(&queue, json, &flags).await;
     }
-    let sent = queue.send_message(&flags.message(&flags.whole_body()?)?).await?;
+    let sent = queue.send_message(&flags.message.whole()?).await?;
     let again = if sent.duplicate { ", as it was before" } else { "" };
     print(&if json {
         show::json_lines(&[sent])?
@@ -131,7 +144,7 @@ pub(super) async fn run(client: &Client, json: bool, flags: SendFlags) -> anyhow
 /// Sends the lines as they come. Those that are refused are named, and the rest is sent.
 async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<ExitCode> {
     let (sender, mut ready) = mpsc::channel(LINES_AT_ONCE);
-    let input = BufReader::new(flags.input()?);
+    let input = BufReader::new(flags.message.input()?);
     tokio::task::spawn_blocking(move || {
         for line in input.lines() {
             if sender.blocking_send(line).is_err() {
@@ -148,7 +161,7 @@ async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<E
             let line = line.with_context(|| format!("line {number}"))?;
             if !line.trim().is_empty() {
                 numbers.push(number);
-                messages.push(flags.message(&line)?);
+                messages.push(flags.message.with_body(&line)?);
             }
         }
         for (number, result) in numbers.into_iter().zip(queue.send_batch(&messages).await?) {
@@ -161,7 +174,7 @@ async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<E
                 }
                 Err(error) => {
                     refused += 1;
-                    eprintln!("stampede: line {number}: {error}");
+                    eprintln!("stampede: line {number}: {}", in_flags(&error.to_string()));
                 }
             }
         }

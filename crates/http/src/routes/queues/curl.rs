@@ -33,6 +33,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                     `admin` makes the queue by this when there is none.",
                 )
                 .scope("produce")
+                .example("hello")
                 .gives::<MessageSent>(202, "It is in the queue, and stays")
                 .problems(&[
                     ProblemKind::NotFound,

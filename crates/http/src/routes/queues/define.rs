@@ -8,13 +8,14 @@ use http::StatusCode;
 use kernel::TenantId;
 use queue::{Command, Create, Described, Mode, Reply, Settings, Update};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::settings::{BackoffView, QueueChange};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, read_part};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -75,7 +76,7 @@ impl From<ModeName> for Mode {
 
 /// A queue to be made.
 #[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "Map<String, Value>")]
 pub(super) struct NewQueue {
     /// 1 to 80 of `A-Z a-z 0-9 - _ .`
     name: String,
@@ -84,10 +85,23 @@ pub(super) struct NewQueue {
     mode: ModeName,
     #[serde(flatten)]
     change: QueueChange,
-    /// What is left: fields that are flattened cannot be refused in any other way.
-    #[serde(flatten)]
-    #[schema(ignore)]
-    unknown: BTreeMap<String, serde_json::Value>,
+}
+
+/// Read in two parts: a reader of flattened fields does not know which of them was wrong.
+impl TryFrom<Map<String, Value>> for NewQueue {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<NewQueue, String> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+            #[serde(default)]
+            mode: ModeName,
+        }
+        let own = ["name", "mode"].map(|field| fields.remove_entry(field));
+        let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
+        Ok(NewQueue { name, mode, change: read_part(Value::Object(fields))? })
+    }
 }
 
 /// What a queue is to be like.
@@ -99,13 +113,10 @@ pub(super) struct Wanted {
 impl NewQueue {
     /// Its name and its settings.
     pub(super) fn check(&self) -> Result<(&str, Wanted), Problem> {
-        let NewQueue { name, mode, change, unknown } = self;
-        if let Some(field) = unknown.keys().next() {
-            return Err(ProblemKind::InvalidBody.because(format!("unknown field `{field}`")));
-        }
+        let NewQueue { name, mode, change } = self;
         check_name(name)?;
         let mut settings = Settings::usual((*mode).into());
-        change.apply_to(&mut settings)?;
+        change.apply_to(name, &mut settings)?;
         Ok((name, Wanted { settings, says_retention: change.says_retention() }))
     }
 }
@@ -218,8 +229,9 @@ fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
 async fn view(edge: &Edge, tenant: TenantId, name: String) -> Result<QueueView, Problem> {
     let rows = edge.node.rows(queue::place(tenant, &name));
     let now_ms = edge.node.now_ms();
+    let of = name.clone();
     let read = move || Some(shown(name.clone(), queue::queue(&rows, tenant, &name)?, now_ms));
-    edge.node.read(read).await?.ok_or_else(no_queue)
+    edge.node.read(read).await?.ok_or_else(|| no_queue(&of))
 }
 
 pub(super) async fn create(
@@ -261,7 +273,7 @@ pub(super) async fn make(
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Answer(QueueMade { queue_id: queue_id(number), name: name.to_owned() })))
         }
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
 }
@@ -345,7 +357,7 @@ pub(super) async fn update(
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
         let before_ms = settings.retention_ms;
-        body.value.apply_to(&mut settings)?;
+        body.value.apply_to(&name, &mut settings)?;
         if settings.retention_ms != before_ms {
             caller.check_retention(settings.retention_ms)?;
         }
@@ -360,7 +372,7 @@ pub(super) async fn update(
             other => unreachable!("an Update is answered with {other:?}"),
         }
     }
-    Err(refused(last))
+    Err(refused(&name, last))
 }
 
 async fn end(
@@ -371,7 +383,7 @@ async fn end(
 ) -> Result<StatusCode, Problem> {
     check_name(name)?;
     match service::submit(edge, caller.tenant, name, None, &end).await? {
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         _done => Ok(StatusCode::NO_CONTENT),
     }
 }

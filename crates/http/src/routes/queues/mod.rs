@@ -51,19 +51,20 @@ fn check_name(name: &str) -> Result<(), Problem> {
     Err(ProblemKind::InvalidParameter.because(detail))
 }
 
-fn no_queue() -> Problem {
-    ProblemKind::NotFound.because("there is no such queue")
+fn no_queue(name: &str) -> Problem {
+    ProblemKind::NotFound.because(format!("there is no queue `{name}`"))
 }
 
 /// The queue that the path names.
 async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Definition, Problem> {
     check_name(name)?;
-    service::find(edge, caller.tenant, name).await?.ok_or_else(no_queue)
+    service::find(edge, caller.tenant, name).await?.ok_or_else(|| no_queue(name))
 }
 
-fn refused(refusal: Refusal) -> Problem {
+/// Why nothing was done; `name` is of the queue, or of the topic, that was asked.
+fn refused(name: &str, refusal: Refusal) -> Problem {
     match refusal {
-        Refusal::NoQueue => no_queue(),
+        Refusal::NoQueue => no_queue(name),
         Refusal::Exists => {
             ProblemKind::Conflict.because("there is a queue of this name, with other settings")
         }
@@ -74,8 +75,10 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Redriving => {
             ProblemKind::Conflict.because("messages of this queue are being moved already")
         }
-        Refusal::NoTopic => ProblemKind::NotFound.because("there is no such topic"),
-        Refusal::NoSubscription => ProblemKind::NotFound.because("there is no such subscription"),
+        Refusal::NoTopic => ProblemKind::NotFound.because(format!("there is no topic `{name}`")),
+        Refusal::NoSubscription => {
+            ProblemKind::NotFound.because(format!("the topic `{name}` has no such subscription"))
+        }
         Refusal::Subscriptions => {
             ProblemKind::Unprocessable.because("a topic has 100 subscriptions at most")
         }

@@ -15,7 +15,7 @@ use super::shown::MessageView;
 use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Json, Limit, Path, Query};
+use crate::extract::{Cursor, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -48,7 +48,10 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Look at messages without taking them")
                 .scope("read")
                 .query::<PeekQuery>()
-                .gives::<PeekPage>(200, "The first of them")
+                .gives::<PeekPage>(
+                    200,
+                    "In their order; what comes and goes meanwhile may be seen or not",
+                )
                 .problems(&[ProblemKind::NotFound]),
         )
 }
@@ -116,14 +119,15 @@ pub(super) async fn receive_from(
     let definition = find(edge, caller, &name).await?;
     ask.check().map_err(|detail| kind.because(detail))?;
     let receive = Receive {
-        queue: name,
+        queue: name.clone(),
         max: ask.max_messages.unwrap_or(1),
         visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds * 1000),
     };
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
-    let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
+    let received = received.map_err(|refusal| refused(&name, refusal))?;
+    let messages = received.into_iter().map(MessageView::from).collect();
     Ok(Received { messages })
 }
 
@@ -159,12 +163,16 @@ pub(super) struct PeekQuery {
     state: StateName,
     #[serde(default)]
     limit: Limit,
+    cursor: Option<Cursor>,
 }
 
 /// Messages that were looked at.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct PeekPage {
     messages: Vec<MessageView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<Cursor>,
 }
 
 pub(super) async fn peek(
@@ -181,7 +189,13 @@ pub(super) async fn peek(
     };
     let (tenant, limit) = (caller.tenant, query.limit.get());
     let rows = edge.node.rows(queue::place(tenant, &name));
-    let read = move || queue::peek(&rows, tenant, number, state, limit);
-    let peeked = edge.node.read(read).await?;
-    Ok(Answer(PeekPage { messages: peeked.into_iter().map(MessageView::from).collect() }))
+    let read = move || {
+        let after = query.cursor.as_ref().map(|cursor| cursor.0.as_slice());
+        queue::peek_after(&rows, tenant, number, state, after, limit)
+    };
+    let (peeked, next) = edge.node.read(read).await?.ok_or_else(|| {
+        ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+    })?;
+    let messages = peeked.into_iter().map(MessageView::from).collect();
+    Ok(Answer(PeekPage { messages, next_cursor: next.map(Cursor) }))
 }

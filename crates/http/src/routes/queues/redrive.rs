@@ -144,7 +144,8 @@ async fn start(
     if let Some(target) = &start.target
         && service::find(&edge, caller.tenant, target).await?.is_none()
     {
-        return Err(ProblemKind::NotFound.because("at targetQueue: there is no such queue"));
+        let detail = format!("at targetQueue: there is no queue `{target}`");
+        return Err(ProblemKind::NotFound.because(detail));
     }
     let key = idempotency.with(caller.tenant, &raw);
     let command = Command::StartRedrive(start);
@@ -153,7 +154,7 @@ async fn start(
             let redrive_id = redrive_id(&name, job);
             Ok((StatusCode::ACCEPTED, Answer(RedriveStarted { redrive_id })))
         }
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(&name, refusal)),
         other => unreachable!("a StartRedrive is answered with {other:?}"),
     }
 }
@@ -213,7 +214,7 @@ async fn cancel(
     match service::submit(&edge, caller.tenant, name, None, &command).await? {
         Reply::RedriveEnded => Ok(StatusCode::NO_CONTENT),
         Reply::Refused(queue::Refusal::NoJob) => Err(no_redrive()),
-        Reply::Refused(queue::Refusal::NoQueue) => Err(no_queue()),
+        Reply::Refused(queue::Refusal::NoQueue) => Err(no_queue(name)),
         other => unreachable!("a CancelRedrive is answered with {other:?}"),
     }
 }

@@ -267,7 +267,7 @@ pub(super) async fn send_one(
             Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
             Err(refusal) => Err(not_taken(refusal)),
         },
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Send is answered with {other:?}"),
     }
 }
@@ -309,7 +309,7 @@ pub(super) async fn batch(
     service::admit(&edge, &caller, place, key, good.len()).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
         Reply::Sent(sent) => sent,
-        Reply::Refused(refusal) => return Err(refused(refusal)),
+        Reply::Refused(refusal) => return Err(refused(&name, refusal)),
         other => unreachable!("a Send is answered with {other:?}"),
     };
     let mut sent = sent.into_iter();

@@ -48,11 +48,12 @@ pub(super) struct QueueChange {
     delay_seconds: Option<u64>,
     /// How long a receive waits when the receiver does not say, up to 20.
     receive_wait_seconds: Option<u64>,
-    /// Receives after which a message is dead.
+    /// Receives after which a message is dead; goes with `deadLetterQueue`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     max_receive_count: Given<u32>,
-    /// Where dead messages go. It is made when the first arrives, if it is not there.
+    /// Where dead messages go, which is another queue; goes with `maxReceiveCount`. It is made when
+    /// the first arrives, if it is not there.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     dead_letter_queue: Given<String>,
@@ -93,8 +94,8 @@ impl QueueChange {
         self.retention_seconds.is_some()
     }
 
-    /// Makes the change, or says what is wrong with it.
-    pub(super) fn apply_to(&self, settings: &mut Settings) -> Result<(), Problem> {
+    /// Makes the change of the queue of this name, or says what is wrong with it.
+    pub(super) fn apply_to(&self, name: &str, settings: &mut Settings) -> Result<(), Problem> {
         let seconds = |field, value: Option<u64>, from, to, ms: &mut u64| match value {
             Some(value) => within(field, value, from, to).map(|value| *ms = value * 1000),
             None => Ok(()),
@@ -115,6 +116,7 @@ impl QueueChange {
         let window = self.deduplication_window_seconds;
         seconds("deduplicationWindowSeconds", window, 1, SECONDS_MAX, &mut settings.dedup_ms)?;
         self.apply_failures(settings)?;
+        self.check_dead_letters(name, settings)?;
         self.apply_bounds(settings)?;
         if let Some(by_body) = self.deduplicate_by_body {
             settings.dedup_by_body = by_body;
@@ -148,6 +150,25 @@ impl QueueChange {
             };
         }
         Ok(())
+    }
+
+    /// What the change makes of dead letters must be whole. A queue that is not asked about them
+    /// stays as it is, however it was made.
+    fn check_dead_letters(&self, name: &str, settings: &Settings) -> Result<(), Problem> {
+        if self.max_receive_count.is_none() && self.dead_letter_queue.is_none() {
+            return Ok(());
+        }
+        let detail = match (settings.max_receive_count, settings.dead_letter_queue.as_deref()) {
+            (_, Some(dead)) if dead == name => "at deadLetterQueue: it is the queue itself",
+            (Some(_), None) => {
+                "maxReceiveCount needs deadLetterQueue as well: where dead messages go"
+            }
+            (None, Some(_)) => {
+                "deadLetterQueue needs maxReceiveCount as well: receives after which a message is dead"
+            }
+            _ => return Ok(()),
+        };
+        Err(ProblemKind::Unprocessable.because(detail))
     }
 
     fn apply_bounds(&self, settings: &mut Settings) -> Result<(), Problem> {

@@ -216,7 +216,7 @@ async fn settle(
 ) -> Result<Vec<Settled>, Problem> {
     match service::submit(edge, caller.tenant, name, None, command).await? {
         Reply::Settled(settled) => Ok(settled),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a settling is answered with {other:?}"),
     }
 }

@@ -46,10 +46,13 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .text("Makes a queue of this name, with these settings, that gets what is published \
                     from now on and passes the filter. Again with another filter changes it.")
                 .body::<NewSubscription>()
-                .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5}"#)
+                .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
                 .gives::<SubscriptionMade>(201, "It gets what is published")
                 .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+        .get("/v1/topics/{topic}/subscriptions", "topics.subscriptions", subscriptions,
+            doc("List the subscriptions of a topic").scope("read").query::<ListQuery>()
+                .gives::<SubscriptionPage>(200, "By name").problems(NOT_THERE))
         .delete("/v1/topics/{topic}/subscriptions/{name}", "topics.unsubscribe", unsubscribe,
             doc("Unsubscribe").text("The queue stays, with what is in it.")
                 .gives_nothing(204, "It gets no more").problems(NOT_THERE))
@@ -60,6 +63,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge, ProblemKind::QuotaExceeded]))
         .post("/v1/topics/{topic}/messages:batch", "topics.publishBatch", publish_batch,
             doc("Publish messages").scope("produce").idempotent().body_bytes_max(BATCH_BODY_BYTES_MAX).body::<NewMessages>()
+                .example(r#"{"messages": [{"clientMessageId": "m1", "body": "hello"}]}"#)
                 .gives::<BatchPublished>(200, "What came of each, in order")
                 .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge, ProblemKind::QuotaExceeded]))
 }
@@ -114,6 +118,14 @@ struct ListQuery {
 #[serde(rename_all = "camelCase")]
 struct TopicPage {
     items: Vec<TopicView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<Cursor>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SubscriptionPage {
+    items: Vec<SubscriptionView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<Cursor>,
 }
@@ -189,7 +201,7 @@ async fn submit(
     check_name(topic)?;
     let place = queue::topic_place(caller.tenant, topic);
     match service::submit_at(edge, place, caller.tenant, idempotency, command).await? {
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(topic, refusal)),
         reply => Ok(reply),
     }
 }
@@ -198,11 +210,12 @@ fn topic_id(number: u64) -> String {
     format!("t_{number:x}")
 }
 
+fn subscription((name, filter): (String, Option<queue::filter::Filter>)) -> SubscriptionView {
+    SubscriptionView { name, filter: filter.as_ref().map(filter::to_json) }
+}
+
 fn shown(name: String, topic: Topic) -> TopicView {
-    let subscriptions = topic.subscriptions.into_iter().map(|(name, filter)| SubscriptionView {
-        name,
-        filter: filter.as_ref().map(filter::to_json),
-    });
+    let subscriptions = topic.subscriptions.into_iter().map(subscription);
     TopicView {
         topic_id: topic_id(topic.number),
         name,
@@ -216,7 +229,7 @@ async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Topic, Problem
     let row = queue::topic_row(caller.tenant, name);
     let place = queue::topic_place(caller.tenant, name);
     let view = edge.node.view_or_row(place, row).await?;
-    view.map(|view| queue::topic(&view.value)).ok_or_else(|| refused(queue::Refusal::NoTopic))
+    view.map(|view| queue::topic(&view.value)).ok_or_else(|| refused(name, queue::Refusal::NoTopic))
 }
 
 async fn create(
@@ -237,17 +250,20 @@ async fn create(
     Ok((status, Answer(TopicMade { topic_id: topic_id(number), name: name.clone() })))
 }
 
+/// The name that the page before ended with.
+fn after(cursor: Option<Cursor>) -> Result<String, Problem> {
+    let Some(Cursor(bytes)) = cursor else { return Ok(String::new()) };
+    String::from_utf8(bytes).map_err(|_| {
+        ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+    })
+}
+
 async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<TopicPage>, Problem> {
-    let after = match query.cursor {
-        None => String::new(),
-        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
-            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-        })?,
-    };
+    let after = after(query.cursor)?;
     let (tenant, limit, shards) = (caller.tenant, query.limit.get(), edge.node.all_rows());
     let read = move || {
         let mut names = Vec::new();
@@ -314,6 +330,22 @@ async fn subscribe(
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
     let queue_id = made.queue_id;
     Ok((status, Answer(SubscriptionMade { name: name.to_owned(), queue_id })))
+}
+
+async fn subscriptions(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer<SubscriptionPage>, Problem> {
+    let (after, limit) = (after(query.cursor)?, query.limit.get());
+    let mut names = find(&edge, &caller, &name).await?.subscriptions;
+    // The empty name is none, so the first page begins with the first.
+    let mut rest = names.split_off(&after).into_iter().filter(|(name, _)| *name != after);
+    let items: Vec<_> = rest.by_ref().take(limit).map(subscription).collect();
+    let last = items.last().map(|item| Cursor(item.name.clone().into_bytes()));
+    let next_cursor = rest.next().and(last);
+    Ok(Answer(SubscriptionPage { items, next_cursor }))
 }
 
 async fn unsubscribe(

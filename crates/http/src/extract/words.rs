@@ -1,0 +1,203 @@
+//! What is wrong with JSON or a query, in the words of whoever wrote it.
+//!
+//! The reader speaks of maps, sequences, structs and `u32`; a caller has objects, arrays and whole
+//! numbers, and does not know our types.
+
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+/// Characters of a value that are said again.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// What is wrong with a body, `at` which place in it.
+pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (what, place) = without_place(&text);
+    match error.classify() {
+        Category::Eof => format!("the body is not JSON: it ends too soon,{place}"),
+        Category::Syntax | Category::Io => {
+            let at = if at.is_empty() { String::new() } else { format!("at {at}: ") };
+            format!("{at}the body is not JSON: {what}{place}")
+        }
+        Category::Data => of_data(at, what),
+    }
+}
+
+fn of_data(at: &str, what: &str) -> String {
+    match (plain(what), at) {
+        (Said::Must(must), "") => format!("the body {must}"),
+        (Said::Must(must), at) => format!("at {at}: it {must}"),
+        (Said::Other(what), "") => what,
+        (Said::Other(what), at) => format!("at {at}: {what}"),
+    }
+}
+
+/// What is wrong with a parameter of a query.
+pub(super) fn of_query(what: &str) -> String {
+    match plain(what) {
+        Said::Must(must) => format!("it {must}"),
+        Said::Other(what) => what,
+    }
+}
+
+/// Reads a part of a body that was taken apart, or says what is wrong at which place in it.
+pub(crate) fn read_part<T: DeserializeOwned>(part: serde_json::Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(part).map_err(|error| {
+        let path = error.path().to_string();
+        let at = if path == "." { "" } else { path.as_str() };
+        of_data(at, &error.inner().to_string())
+    })
+}
+
+enum Said {
+    /// "must be a string, not an object".
+    Must(String),
+    Other(String),
+}
+
+/// " at line 1 column 7" is of use where there is no field to be named.
+fn without_place(text: &str) -> (&str, &str) {
+    text.rfind(" at line ").map_or((text, ""), |at| text.split_at(at))
+}
+
+fn plain(what: &str) -> Said {
+    let mismatch = what.strip_prefix("invalid type: ").or(what.strip_prefix("invalid value: "));
+    // From the end: what was found may say anything.
+    if let Some((found, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
+        return Said::Must(format!("must be {}, not {}", of_expected(expected), of_found(found)));
+    }
+    // The fields of an object can be read from an array, if there are as many.
+    if what.starts_with("invalid length ") && what.contains("expected struct ") {
+        return Said::Must("must be an object, not an array".to_owned());
+    }
+    // How the standard library refuses the text of a number.
+    let numbers = ["invalid digit", "cannot parse integer", "number too"];
+    if numbers.iter().any(|beginning| what.starts_with(beginning)) {
+        return Said::Must("must be a whole number that is not too large".to_owned());
+    }
+    Said::Other(what.replacen("unknown variant", "unknown value", 1))
+}
+
+fn of_expected(expected: &str) -> &str {
+    match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "str" | "string" | "string or map" | "variant identifier" => "a string",
+        "a map" => "an object",
+        "a sequence" => "an array",
+        other if other.starts_with("struct ") => "an object",
+        other => other,
+    }
+}
+
+fn of_found(found: &str) -> String {
+    let quoted = |text: &str| text.trim_matches('`').to_owned();
+    match found.split_once(' ') {
+        Some(("string", text)) => format!("the string {}", shortened(text)),
+        Some(("boolean", text)) => quoted(text),
+        Some(("integer", text)) => format!("the number {}", quoted(text)),
+        Some(("floating", text)) => {
+            format!("the number {}", quoted(text.trim_start_matches("point ")))
+        }
+        _ => match found {
+            "map" => "an object".to_owned(),
+            "sequence" => "an array".to_owned(),
+            "unit value" => "null".to_owned(),
+            other => shortened(other),
+        },
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read to be refused")]
+    struct Thing {
+        name: String,
+        count: Option<u32>,
+        ratio: Option<f64>,
+        on: Option<bool>,
+        list: Option<Vec<u8>>,
+        inner: Option<Box<Thing>>,
+        colour: Option<Colour>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    enum Colour {
+        Red,
+        Green,
+    }
+
+    #[track_caller]
+    fn check(json: &str, expect: &str) {
+        let value = serde_json::from_str(json).expect("JSON");
+        assert_eq!(read_part::<Thing>(value).expect_err("refused"), expect, "{json}");
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_know_nothing_of_our_types() {
+        check(r#"{"name": {}}"#, "at name: it must be a string, not an object");
+        check(r#"{"name": 5}"#, "at name: it must be a string, not the number 5");
+        check(r#"{"name": null}"#, "at name: it must be a string, not null");
+        check(
+            r#"{"name": "a", "count": -1}"#,
+            "at count: it must be a whole number from 0 to 4294967295, not the number -1",
+        );
+        check(
+            r#"{"name": "a", "count": ", expected u8"}"#,
+            "at count: it must be a whole number from 0 to 4294967295, not the string \
+             \", expected u8\"",
+        );
+        check(r#"{"name": "a", "ratio": true}"#, "at ratio: it must be a number, not true");
+        check(r#"{"name": "a", "on": 1.5}"#, "at on: it must be a boolean, not the number 1.5");
+        check(r#"{"name": "a", "list": {}}"#, "at list: it must be an array, not an object");
+        check(
+            r#"{"name": "a", "list": [1, 256]}"#,
+            "at list[1]: it must be a whole number from 0 to 255, not the number 256",
+        );
+        check(r#"{"name": "a", "inner": 1}"#, "at inner: it must be an object, not the number 1");
+        check(r#"{"name": "a", "inner": {}}"#, "at inner: missing field `name`");
+        check(
+            r#"{"name": "a", "colour": "Blue"}"#,
+            "at colour: unknown value `Blue`, expected `Red` or `Green`",
+        );
+        check(r#"{"name": "a", "inner": []}"#, "at inner: it must be an object, not an array");
+        check(r#"5"#, "the body must be an object, not the number 5");
+        let long = format!(r#"{{"name": "a", "count": "{}"}}"#, "x".repeat(1000));
+        let said = read_part::<Thing>(serde_json::from_str(&long).expect("JSON"));
+        assert!(said.expect_err("refused").len() < 200);
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_its_line() {
+        let said =
+            |text: &str| of_body("", &serde_json::from_str::<Thing>(text).expect_err("refused"));
+        assert_eq!(said("{"), "the body is not JSON: it ends too soon, at line 1 column 1");
+        assert_eq!(said("{\n x"), "the body is not JSON: key must be a string at line 2 column 2");
+    }
+
+    #[test]
+    fn numbers_of_a_query_are_whole() {
+        for bad in ["ten", "", "99999999999999999999"] {
+            let error = bad.parse::<u32>().expect_err("no number").to_string();
+            assert!(of_query(&error).starts_with("it must be a whole number"), "{error}");
+        }
+        assert_eq!(of_query("unknown field `x`"), "unknown field `x`");
+    }
+}

@@ -1,0 +1,120 @@
+//! What is refused, and in which words.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Server};
+
+const JSON: &str = "content-type: application/json\r\n";
+
+impl Server {
+    async fn sqs(&self, action: &str, body: Value) -> Answer {
+        let headers = format!(
+            "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.{action}\r\n"
+        );
+        self.send("POST", "/", &headers, &body.to_string()).await
+    }
+
+    async fn patch(&self, queue: &str, change: Value) -> Answer {
+        self.send("PATCH", &format!("/v1/queues/{queue}"), JSON, &change.to_string()).await
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_not_its_own_dead_letter_queue() {
+    let (server, _) = Server::start_product(1).await;
+    let itself = json!({"name": "jobs", "maxReceiveCount": 3, "deadLetterQueue": "jobs"});
+    let detail = server.post("/v1/queues", &itself.to_string()).await;
+    let detail = detail.problem(422, "unprocessable");
+    assert_eq!(detail, "at deadLetterQueue: it is the queue itself");
+    server.get("/v1/queues/jobs").await.problem(404, "not-found");
+    server.make(json!({"name": "jobs"})).await;
+    let change = json!({"maxReceiveCount": 3, "deadLetterQueue": "jobs"});
+    server.patch("jobs", change).await.problem(422, "unprocessable");
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let subscribed = server.post("/v1/topics/news/subscriptions", &itself.to_string()).await;
+    subscribed.problem(422, "unprocessable");
+
+    let policy = json!({"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:jobs",
+        "maxReceiveCount": 3});
+    let attributes = json!({"RedrivePolicy": policy.to_string()});
+    let create = json!({"QueueName": "jobs", "Attributes": attributes});
+    let set = json!({"QueueUrl": "http://x/sqs/default/jobs", "Attributes": attributes});
+    for (action, ask) in [("CreateQueue", create), ("SetQueueAttributes", set)] {
+        let answer = server.sqs(action, ask).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let error = answer.json();
+        assert_eq!(
+            error["__type"], "com.amazon.coral.service#InvalidParameterValueException",
+            "{error}"
+        );
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains("RedrivePolicy") && message.contains("its own"), "{message}");
+    }
+    assert_eq!(server.look("jobs").await["deadLetterQueue"], Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_receive_count_and_a_dead_letter_queue_go_together() {
+    let (server, _) = Server::start_product(1).await;
+    for (half, missing) in [
+        (json!({"name": "jobs", "maxReceiveCount": 3}), "needs deadLetterQueue"),
+        (json!({"name": "jobs", "deadLetterQueue": "dead"}), "needs maxReceiveCount"),
+    ] {
+        let answer = server.post("/v1/queues", &half.to_string()).await;
+        let detail = answer.problem(422, "unprocessable");
+        assert!(detail.contains(missing), "{detail}");
+    }
+    server.make(json!({"name": "jobs"})).await;
+    // What counts is what the queue would be.
+    for (change, status) in [
+        (json!({"maxReceiveCount": 3}), 422),
+        (json!({"deadLetterQueue": "dead"}), 422),
+        (json!({"maxReceiveCount": 3, "deadLetterQueue": "dead"}), 200),
+        (json!({"maxReceiveCount": 5}), 200),
+        (json!({"deadLetterQueue": "other"}), 200),
+        (json!({"maxReceiveCount": null}), 422),
+        (json!({"deadLetterQueue": null}), 422),
+        (json!({"retentionSeconds": 60}), 200),
+        (json!({"maxReceiveCount": null, "deadLetterQueue": null}), 200),
+    ] {
+        let answer = server.patch("jobs", change.clone()).await;
+        assert_eq!(answer.status, status, "{change}: {answer:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_named() {
+    let (server, _) = Server::start_product(2).await;
+    server.make(json!({"name": "dead"})).await;
+    let handle = "A".repeat(48);
+    let body = r#"{"body": 1}"#;
+    for (method, path, body) in [
+        ("GET", "/v1/queues/lost", ""),
+        ("PATCH", "/v1/queues/lost", "{}"),
+        ("DELETE", "/v1/queues/lost", ""),
+        ("POST", "/v1/queues/lost:purge", ""),
+        ("POST", "/v1/queues/lost:redrive", ""),
+        ("POST", "/v1/queues/dead:redrive", r#"{"targetQueue": "lost"}"#),
+        ("DELETE", "/v1/redrives/rd_1_lost", ""),
+        ("POST", "/v1/queues/lost/messages", body),
+        ("GET", "/v1/queues/lost/messages", ""),
+        ("POST", "/v1/queues/lost/messages:batch", r#"{"messages": [{"body": 1}]}"#),
+        ("POST", "/v1/queues/lost/messages:receive", "{}"),
+        ("POST", "/v1/queues/lost/messages:ack", r#"{"receiptHandles": ["x"]}"#),
+        ("POST", &format!("/v1/queues/lost/messages/{handle}:nack"), ""),
+        ("GET", "/q/lost", ""),
+        ("DELETE", &format!("/q/lost/{handle}"), ""),
+        ("GET", "/v1/topics/lost", ""),
+        ("DELETE", "/v1/topics/lost", ""),
+        ("POST", "/v1/topics/lost/messages", body),
+        ("POST", "/v1/topics/lost/subscriptions", r#"{"name": "x"}"#),
+        ("DELETE", "/v1/topics/lost/subscriptions/x", ""),
+    ] {
+        let headers = if body.is_empty() { "" } else { JSON };
+        let detail = server.send(method, path, headers, body).await.problem(404, "not-found");
+        assert!(detail.contains("`lost`"), "{method} {path}: {detail}");
+    }
+    server.stop().await;
+}

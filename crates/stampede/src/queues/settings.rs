@@ -1,0 +1,129 @@
+//! Settings of a queue, as flags: of one to be made, and of one that is there.
+
+use std::time::Duration;
+
+use clap::Args;
+use client::{Backoff, Bound, NewQueue, QueueSettings, QueueUpdate};
+
+use crate::remote::{Usage, duration};
+
+/// The longest pause when only the first is given.
+const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+#[derive(Args)]
+pub(crate) struct SettingsFlags {
+    /// Drop messages that are older, like 4d
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    retention: Option<Duration>,
+    /// How long a lease lasts, like 30s
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    visibility: Option<Duration>,
+    /// Hide messages at first, like 5m
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    delay: Option<Duration>,
+    /// Receives after which a message is dead; goes with --dead-letter
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    max_receives: Option<u32>,
+    /// Where dead messages go; goes with --max-receives
+    #[arg(long, value_name = "QUEUE")]
+    dead_letter: Option<String>,
+    /// The first pause after a failure, which doubles with each; at once when not given
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    backoff: Option<Duration>,
+    /// The longest pause after a failure [default: 15m]
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "backoff")]
+    backoff_max: Option<Duration>,
+    /// Refuse messages beyond this number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_messages: Option<u64>,
+}
+
+impl SettingsFlags {
+    fn settings(&self) -> QueueSettings {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
+        QueueSettings {
+            retention_seconds: seconds(self.retention),
+            default_visibility_timeout_seconds: seconds(self.visibility),
+            delay_seconds: seconds(self.delay),
+            max_receive_count: self.max_receives,
+            dead_letter_queue: self.dead_letter.clone(),
+            retry_backoff: self.backoff.map(|base| Backoff {
+                base_seconds: base.as_secs(),
+                max_seconds: self.backoff_max.unwrap_or(BACKOFF_MAX.max(base)).as_secs(),
+                jitter: true,
+            }),
+            max_messages: self.max_messages,
+            ..QueueSettings::default()
+        }
+    }
+}
+
+/// A queue to be made.
+#[derive(Args)]
+pub(crate) struct NewQueueFlags {
+    /// Keep the order of each group
+    #[arg(long)]
+    fifo: bool,
+    /// Do not send the same body twice within the queue's window
+    #[arg(long)]
+    dedup_by_body: bool,
+    #[command(flatten)]
+    settings: SettingsFlags,
+}
+
+impl NewQueueFlags {
+    pub(crate) fn queue(&self, name: &str) -> Result<NewQueue, Usage> {
+        let mut settings = self.settings.settings();
+        settings.deduplicate_by_body = self.dedup_by_body.then_some(true);
+        let wrong = |what: &str| Err(Usage(what.to_owned()));
+        match (settings.max_receive_count, settings.dead_letter_queue.as_deref()) {
+            (Some(_), None) => {
+                return wrong("--max-receives needs --dead-letter: where dead messages go");
+            }
+            (None, Some(_)) => {
+                return wrong("--dead-letter needs --max-receives: after how many one is dead");
+            }
+            _ => {}
+        }
+        let queue = NewQueue::new(name).settings(settings);
+        Ok(if self.fifo { queue.fifo() } else { queue })
+    }
+}
+
+/// A change of a queue: what is not given stays.
+#[derive(Args)]
+pub(super) struct UpdateFlags {
+    /// The queue
+    pub(super) queue: String,
+    #[command(flatten)]
+    settings: SettingsFlags,
+    /// Whether the same body is not sent twice within the queue's window
+    #[arg(long, value_name = "BOOL")]
+    dedup_by_body: Option<bool>,
+    /// No message dies any more
+    #[arg(long, conflicts_with_all = ["max_receives", "dead_letter"])]
+    no_dead_letter: bool,
+    /// Failed messages are tried again at once
+    #[arg(long, conflicts_with = "backoff")]
+    no_backoff: bool,
+    /// As many messages as there is room for
+    #[arg(long, conflicts_with = "max_messages")]
+    no_max_messages: bool,
+}
+
+impl UpdateFlags {
+    pub(super) fn change(&self) -> Result<QueueUpdate, Usage> {
+        let mut settings = self.settings.settings();
+        settings.deduplicate_by_body = self.dedup_by_body;
+        let clears: &[(bool, &[Bound])] = &[
+            (self.no_dead_letter, &[Bound::MaxReceiveCount, Bound::DeadLetterQueue]),
+            (self.no_backoff, &[Bound::RetryBackoff]),
+            (self.no_max_messages, &[Bound::MaxMessages]),
+        ];
+        if settings == QueueSettings::default() && clears.iter().all(|(asked, _)| !asked) {
+            return Err(Usage("nothing to change was given; see --help".to_owned()));
+        }
+        let asked = clears.iter().filter(|(asked, _)| *asked).flat_map(|(_, bounds)| *bounds);
+        Ok(asked.fold(QueueUpdate::set(settings), |change, bound| change.clear(*bound)))
+    }
+}

@@ -1,0 +1,190 @@
+//! Tables for people, lines for programs.
+
+use client::{Message, Mode, QueueInfo, Subscription, TopicInfo};
+use serde::Serialize;
+
+/// Characters of a body in a table.
+const BODY_CHARS_MAX: usize = 100;
+
+/// Each thing as JSON, on a line of its own.
+pub(crate) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for thing in things {
+        lines.push_str(&serde_json::to_string(thing)?);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+pub(crate) fn queues(queues: &[QueueInfo]) -> String {
+    let head = ["NAME", "MODE", "VISIBLE", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
+    let row = |queue: &QueueInfo| {
+        let oldest = queue.oldest_visible_age_seconds.map_or("-".to_owned(), age);
+        vec![
+            queue.name.clone(),
+            mode(queue.mode).to_owned(),
+            queue.visible.to_string(),
+            queue.delayed.to_string(),
+            queue.inflight.to_string(),
+            queue.dead.to_string(),
+            oldest,
+        ]
+    };
+    table(&head, &[2, 3, 4, 5, 6], &queues.iter().map(row).collect::<Vec<_>>())
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Standard => "standard",
+        Mode::Fifo => "fifo",
+    }
+}
+
+/// One queue, with all that is known of it, in the words of the flags that change it.
+pub(crate) fn queue(queue: &QueueInfo) -> String {
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let backoff = &queue.retry_backoff;
+    let backoff = match backoff.base_seconds {
+        0 => "at once".to_owned(),
+        base => format!("{base}s, up to {}s", backoff.max_seconds),
+    };
+    let tags: Vec<_> = queue.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let rates = &queue.rates;
+    let rows = [
+        ("name", queue.name.clone()),
+        ("id", queue.queue_id.clone()),
+        ("mode", mode(queue.mode).to_owned()),
+        ("created", queue.created_at.clone()),
+        ("visible", queue.visible.to_string()),
+        ("delayed", queue.delayed.to_string()),
+        ("inflight", queue.inflight.to_string()),
+        ("dead", queue.dead.to_string()),
+        ("bytes", queue.bytes.to_string()),
+        ("oldest", or_none(queue.oldest_visible_age_seconds.map(age))),
+        ("sent a second", format!("{:.2}", rates.publish_per_second)),
+        ("received a second", format!("{:.2}", rates.receive_per_second)),
+        ("done a second", format!("{:.2}", rates.ack_per_second)),
+        ("failed a second", format!("{:.2}", rates.retry_per_second)),
+        ("retention", format!("{}s", queue.retention_seconds)),
+        ("visibility", format!("{}s", queue.default_visibility_timeout_seconds)),
+        ("delay", format!("{}s", queue.delay_seconds)),
+        ("receive wait", format!("{}s", queue.receive_wait_seconds)),
+        ("max receives", or_none(queue.max_receive_count.map(|count| count.to_string()))),
+        ("dead letter", or_none(queue.dead_letter_queue.clone())),
+        ("backoff", backoff),
+        ("dedup window", format!("{}s", queue.deduplication_window_seconds)),
+        ("dedup by body", queue.deduplicate_by_body.to_string()),
+        ("max messages", or_none(queue.max_messages.map(|max| max.to_string()))),
+        ("max bytes", or_none(queue.max_bytes.map(|max| max.to_string()))),
+        ("max inflight", queue.max_inflight.to_string()),
+        ("max body bytes", queue.max_body_bytes.to_string()),
+        ("tags", or_none((!tags.is_empty()).then(|| one_line(&tags.join(","))))),
+    ];
+    rows.iter().map(|(name, value)| format!("{name:<17}  {value}\n")).collect()
+}
+
+pub(crate) fn topics(topics: &[TopicInfo]) -> String {
+    let row = |topic: &TopicInfo| {
+        vec![topic.name.clone(), topic.subscriptions.len().to_string(), topic.created_at.clone()]
+    };
+    table(&["NAME", "SUBSCRIPTIONS", "CREATED"], &[1], &topics.iter().map(row).collect::<Vec<_>>())
+}
+
+pub(crate) fn subscriptions(subscriptions: &[Subscription]) -> String {
+    let row = |subscription: &Subscription| {
+        let filter = subscription.filter.as_ref().map(|filter| one_line(&filter.to_string()));
+        vec![subscription.name.clone(), filter.unwrap_or_else(|| "-".to_owned())]
+    };
+    table(&["QUEUE", "FILTER"], &[], &subscriptions.iter().map(row).collect::<Vec<_>>())
+}
+
+pub(crate) const MESSAGE_HEAD: [&str; 5] = ["SEQUENCE", "RECEIVES", "SENT", "ATTRIBUTES", "BODY"];
+
+pub(crate) fn message_row(message: &Message) -> Vec<String> {
+    let attributes = message.attributes.iter();
+    let attributes: Vec<_> = attributes.map(|(name, value)| format!("{name}={value}")).collect();
+    let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(",") };
+    vec![
+        message.sequence.to_string(),
+        message.receive_count.to_string(),
+        message.sent_at.clone(),
+        one_line(&attributes),
+        one_line(message.raw_body.get()),
+    ]
+}
+
+pub(crate) fn messages(messages: &[Message]) -> String {
+    table(&MESSAGE_HEAD, &[0, 1], &messages.iter().map(message_row).collect::<Vec<_>>())
+}
+
+/// Shortened, and without control characters: a message must not steer the terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == BODY_CHARS_MAX {
+            line.push('…');
+            break;
+        }
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
+}
+
+/// 90 s is `1m`: how old, not when.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Columns as wide as they need; numbers stand at the right.
+pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&head).chain(rows) {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            if right.contains(&column) {
+                line.push_str(&format!("{cell:>width$}  "));
+            } else {
+                line.push_str(&format!("{cell:<width$}  "));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows =
+            [vec!["a".to_owned(), "1000".to_owned()], vec!["long".to_owned(), "1".to_owned()]];
+        assert_eq!(table(&["N", "M"], &[1], &rows), "N        M\na     1000\nlong     1\n");
+    }
+
+    #[test]
+    fn bodies_are_one_harmless_line() {
+        assert_eq!(one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
+        assert_eq!(one_line(&"x".repeat(200)).chars().count(), 101);
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let shown: Vec<_> = [0, 59, 90, 7200, 200_000].into_iter().map(age).collect();
+        assert_eq!(shown, ["0s", "59s", "1m", "2h", "2d"]);
+    }
+}
