@@ -17,7 +17,9 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::large::{self, Whole};
 use crate::queues::service;
+use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
 /// Messages of one receive.
@@ -69,6 +71,9 @@ pub(super) struct ReceiveAsk {
 #[derive(ToSchema)]
 pub(super) struct Received {
     messages: Vec<MessageView>,
+    /// Until the answer is gone.
+    #[schema(ignore)]
+    room: Option<Taken>,
 }
 
 impl IntoResponse for Received {
@@ -83,6 +88,7 @@ impl IntoResponse for Received {
             message.put(&mut json);
         }
         json.extend_from_slice(b"]}");
+        let json = keep(json, self.room);
         ([(CONTENT_TYPE, "application/json")], json).into_response()
     }
 }
@@ -123,8 +129,10 @@ pub(super) async fn receive_from(
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
-    let messages = received.map_err(refused)?.into_iter().map(MessageView::from).collect();
-    Ok(Received { messages })
+    let received = received.map_err(refused)?;
+    let Whole { messages, room } = large::whole(edge, caller.tenant, received).await?;
+    let messages = messages.into_iter().map(MessageView::of_delivery).collect();
+    Ok(Received { messages, room })
 }
 
 pub(super) async fn receive(
@@ -165,6 +173,10 @@ pub(super) struct PeekQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct PeekPage {
     messages: Vec<MessageView>,
+    /// Until the answer is written.
+    #[serde(skip)]
+    #[schema(ignore)]
+    _room: Option<Taken>,
 }
 
 pub(super) async fn peek(
@@ -183,5 +195,7 @@ pub(super) async fn peek(
     let rows = edge.node.rows(queue::place(tenant, &name));
     let read = move || queue::peek(&rows, tenant, number, state, limit);
     let peeked = edge.node.read(read).await?;
-    Ok(Answer(PeekPage { messages: peeked.into_iter().map(MessageView::from).collect() }))
+    let Whole { messages, room } = large::whole(&edge, tenant, large::fitting(peeked)).await?;
+    let messages = messages.into_iter().map(MessageView::of_peeked).collect();
+    Ok(Answer(PeekPage { messages, _room: room }))
 }
