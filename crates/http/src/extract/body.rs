@@ -132,8 +132,7 @@ pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
     let take = |bytes: usize| ctx.edge().large.take(limits, bytes).map_err(Problem::closing);
     // Before any of it is read.
-    let mut room =
-        if expected > limits.body_bytes_max { Some(take(expected)?) } else { None };
+    let mut room = if expected > limits.body_bytes_max { Some(take(expected)?) } else { None };
     let mut deadlines = Deadlines { whole: None, stall: limits.body_stall_timeout };
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();

@@ -117,11 +117,9 @@ fn body_of_a_message_that_is_not_taken_is_given_up() {
     let keyed = NewMessage { dedup: Some([1; 16]), ..new("") };
     let kept = bench.send_large(keyed.clone());
     let mut given_up = Vec::new();
-    for (message, outcome) in [
-        (keyed, "duplicate"),
-        (new(""), "no room"),
-        (grouped("g", ""), "a group"),
-    ] {
+    for (message, outcome) in
+        [(keyed, "duplicate"), (new(""), "no room"), (grouped("g", ""), "a group")]
+    {
         let body = bench.reserve();
         let sent = bench.send(vec![with_body(message, &body)])[0];
         assert!(sent.is_err() || sent.is_ok_and(|sent| sent.duplicate), "{outcome}: {sent:?}");
@@ -166,10 +164,7 @@ fn dead_letter_keeps_its_body_and_so_does_its_redrive() {
             filter: None,
             dry_run: false,
         };
-        assert!(matches!(
-            bench.apply(&Command::StartRedrive(asked)),
-            Reply::Redriving { .. }
-        ));
+        assert!(matches!(bench.apply(&Command::StartRedrive(asked)), Reply::Redriving { .. }));
         bench.advance(1);
         bench.apply(&Command::Delete { queue: DEAD.into() });
         bench.advance(1);

@@ -95,6 +95,9 @@ struct CreateFlags {
     /// Do not send the same body twice within the queue's window
     #[arg(long)]
     dedup_by_body: bool,
+    /// Take bodies of more than 256 KiB, up to 16 MiB; they lie in the archive
+    #[arg(long)]
+    large_bodies: bool,
     /// Refuse messages beyond this number
     #[arg(long, value_name = "N")]
     max_messages: Option<u64>,
@@ -177,6 +180,7 @@ async fn create(client: &Client, json: bool, flags: CreateFlags) -> anyhow::Resu
             jitter: true,
         }),
         deduplicate_by_body: flags.dedup_by_body.then_some(true),
+        large_bodies: flags.large_bodies.then_some(true),
         max_messages: flags.max_messages,
         ..QueueSettings::default()
     };

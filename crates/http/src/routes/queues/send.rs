@@ -171,8 +171,8 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
 /// The parcel and the rest of a message, checked against its queue.
 pub(super) fn packed(settings: &Settings, parcel: Parcel) -> Result<Outgoing, Problem> {
     let dedup = settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
-    let mut packed = Outgoing::new(parcel, settings.max_body_bytes)
-        .map_err(|why| too_large(settings, &why))?;
+    let mut packed =
+        Outgoing::new(parcel, settings.max_body_bytes).map_err(|why| too_large(settings, &why))?;
     packed.message.dedup = dedup;
     Ok(packed)
 }
@@ -198,11 +198,7 @@ fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
 }
 
 impl NewMessage {
-    fn packed(
-        self,
-        definition: &Definition,
-        trace_id: Option<u128>,
-    ) -> Result<Outgoing, Problem> {
+    fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
         let packed = self.packed_for(&definition.settings, trace_id)?;
         match (definition.settings.mode, &packed.message.group) {
             (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),

@@ -172,8 +172,7 @@ impl QueueChange {
             let usual = if large { LARGE_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
             // What was bounded more tightly stays so.
             let was_usual = settings.max_body_bytes >= BODY_BYTES_MAX;
-            settings.max_body_bytes =
-                if was_usual { usual } else { settings.max_body_bytes };
+            settings.max_body_bytes = if was_usual { usual } else { settings.max_body_bytes };
         }
         if let Some(max) = self.max_body_bytes {
             settings.max_body_bytes = check_body_bytes(max, settings.large_bodies)?;
