@@ -148,11 +148,8 @@ impl Model for QueueModel {
         let expected = self.command(scene, command, &actual)?;
         same("reply", &expected, &actual)?;
         // Whoever finds no room at all may come again with the same key.
-        use SendRefusal::{Bytes, Messages, NotReserved};
         let no_room = match &expected {
-            Reply::Sent(sent) => {
-                sent.iter().all(|sent| matches!(sent, Err(Messages | Bytes | NotReserved)))
-            }
+            Reply::Sent(sent) => sent.iter().all(|sent| sent.is_err_and(may_fit_later)),
             reply => *reply == Reply::Refused(Refusal::Inflight),
         };
         if no_room {
@@ -244,6 +241,10 @@ impl Model for QueueModel {
     fn check_healed(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
         self.look_healed(sight.rows)
     }
+}
+
+fn may_fit_later(refusal: SendRefusal) -> bool {
+    matches!(refusal, SendRefusal::Messages | SendRefusal::Bytes | SendRefusal::NotReserved)
 }
 
 /// A message that died because its time was over.

@@ -160,11 +160,14 @@ impl QueueSubject {
             return Command::ReserveBody(ReserveBody { queue, sha256, bytes });
         }
         let count = random.pick(&[1, 1, 1, 2, 3, 5]);
-        let messages = (0..count).map(|_| match random.chance(300) {
-            true => self.large_message(random, name, mode),
-            false => self.message(random, mode),
-        });
-        let messages = messages.collect();
+        let mut one = || {
+            if random.chance(300) {
+                self.large_message(random, name, mode)
+            } else {
+                self.message(random, mode)
+            }
+        };
+        let messages = (0..count).map(|_| one()).collect();
         Command::Send(Send { queue, messages })
     }
 
