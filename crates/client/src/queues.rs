@@ -119,6 +119,9 @@ pub struct QueueSettings {
     /// Bytes of a body and its attributes, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
+    /// Whether bodies of more than 256 KiB are taken, up to 16 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_bodies: Option<bool>,
     /// Notes on the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
@@ -229,6 +232,9 @@ pub struct QueueInfo {
     pub max_inflight: u64,
     /// Bytes of a body and its attributes, at most.
     pub max_body_bytes: u64,
+    /// Whether bodies of more than 256 KiB are taken.
+    #[serde(default)]
+    pub large_bodies: bool,
     /// Notes on the queue.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,

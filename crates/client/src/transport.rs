@@ -20,8 +20,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::error::{Error, innermost};
 
-/// No answer of the API is larger: a receive ends at 4 MiB of bodies, and JSON may escape them.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// No answer of the API is larger: a receive ends at 4 MiB of bodies, unless the first alone has up to
+/// 16 MiB, and JSON may escape them.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// The server closes what is idle for longer; so we do it first.
 const IDLE: Duration = Duration::from_secs(30);
 

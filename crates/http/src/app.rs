@@ -17,6 +17,7 @@ use node::Node;
 use crate::auth::Auth;
 use crate::limits::{Limits, URI_BYTES_MAX};
 use crate::problem::ProblemKind;
+use crate::room::LargeRoom;
 use crate::route::{Answer, Route};
 use crate::router::{Found, Params, Router};
 use crate::server::{Conn, ConnBody, InFlight};
@@ -40,6 +41,7 @@ pub struct Edge {
     pub tracer: Option<Tracer>,
     /// Becomes true when the server goes down: who waits for something stops waiting.
     pub leaving: tokio::sync::watch::Sender<bool>,
+    pub(crate) large: LargeRoom,
     pub(crate) meters: QueueMeters,
     pub(crate) census: Census,
 }
@@ -58,6 +60,7 @@ impl Edge {
             limits: Limits::default(),
             tracer: None,
             leaving,
+            large: LargeRoom::default(),
             meters: QueueMeters::new(),
             census: Census::new(),
         }

@@ -18,6 +18,7 @@
 //! | [`openapi`] | the document and the page made from the route table |
 //! | [`problem`] | every error, in one table |
 //! | `queues` | queues as every dialect uses them |
+//! | `room` | memory for what is large |
 //! | [`route`] | how a route file is written |
 //! | [`router`] | how a path finds its route |
 //! | [`routes`] | one file a system, each a table |
@@ -34,6 +35,7 @@ pub mod limits;
 pub mod openapi;
 pub mod problem;
 mod queues;
+mod room;
 pub mod route;
 pub mod router;
 pub mod routes;

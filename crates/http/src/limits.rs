@@ -21,6 +21,9 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
     pub idle_timeout: Duration,
+    /// Bytes of requests with more than `body_bytes_max`, and of large bodies in answers, in memory
+    /// at once; further ones are 503. A request is in memory about three times.
+    pub large_bytes_max: usize,
     /// Receives that wait for a message at once, of all tenants; further ones are 503.
     pub waiters_max: usize,
     /// Queues that `/metrics` tells of one by one.
@@ -34,6 +37,7 @@ impl Default for Limits {
         Limits {
             connections_max: 65_536,
             body_bytes_max: 1 << 20,
+            large_bytes_max: 256 << 20,
             head_timeout: Duration::from_secs(15),
             body_stall_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),

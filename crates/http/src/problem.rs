@@ -107,8 +107,8 @@ problems! {
     Stopped "stopped" 503 "A shard has stopped" After;
     /// The server is starting up or going down.
     Unavailable "unavailable" 503 "The server is starting or stopping" After;
-    /// Cold data cannot be read for now; what is in memory and on disk is served.
-    ArchiveUnavailable "archive-unavailable" 503 "The archive cannot be read" After;
+    /// Cold data or a large body cannot be read or written for now; everything else is served.
+    ArchiveUnavailable "archive-unavailable" 503 "The archive cannot be used" After;
     /// The disk is full: writes are refused, reads are served.
     DiskFull "disk-full" 507 "The disk is full" After;
 }
@@ -267,7 +267,7 @@ impl From<node::Refusal> for Problem {
             Refusal::TooLarge { limit_bytes } => {
                 ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", limit_bytes)
             }
-            Refusal::Archive { .. } => {
+            Refusal::Archive { .. } | Refusal::ArchiveWrite { .. } => {
                 ProblemKind::ArchiveUnavailable.because(detail).retry_after_ms(BY_HAND_MS)
             }
         }

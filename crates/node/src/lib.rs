@@ -12,7 +12,7 @@
 //! | `meters`, `disk` | what is measured |
 //! | `waiters` | those who wait for something to be published |
 //! | `mailman` | letters between shards |
-//! | `effects`, `recents_archive` | executors |
+//! | `effects`, `recents_archive`, `queue_bodies` | executors |
 //! | `registry` | every machine there is |
 
 mod checkpointer;
@@ -24,6 +24,7 @@ mod mailman;
 mod meters;
 mod node;
 mod porter;
+mod queue_bodies;
 mod recents_archive;
 mod registry;
 mod runner;
@@ -37,6 +38,7 @@ mod waiters;
 pub use disk::{DiskUse, ShardDisk};
 pub use folder::{FolderError, shard_count, shard_folder};
 pub use node::{Node, NodeConfig, OnProgress, Refusal, StartError};
+pub use queue_bodies::BodyError;
 pub use registry::machines;
 pub use runner::Clock;
 pub use status::{Readiness, ShardState};

@@ -170,6 +170,12 @@ pub enum Refusal {
         /// Why.
         what: String,
     },
+    /// What goes to the archive cannot be written there.
+    #[error("the archive cannot be written to: {what}")]
+    ArchiveWrite {
+        /// Why.
+        what: String,
+    },
 }
 
 /// A running node. Cheap to clone.

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effects::EffectError;
 use crate::node::{Inner, Node, Refusal};
+use crate::queue_bodies::delete_object;
 
 /// Searches in one object.
 const OBJECT_ENTRIES_MAX: usize = 4096;
@@ -184,13 +185,6 @@ async fn delete(
     }
     report(node, shard, effect.tenant, Command::Purged { effect: effect.number }).await?;
     Ok(())
-}
-
-async fn delete_object(store: &dyn ObjectStore, path: &Path) -> Result<(), object_store::Error> {
-    match store.delete(path).await {
-        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 impl Node {

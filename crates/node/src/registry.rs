@@ -18,7 +18,7 @@ use shard::Machines;
 
 use crate::effects::EffectError;
 use crate::node::Inner;
-use crate::recents_archive;
+use crate::{queue_bodies, recents_archive};
 
 /// Fresh machines for one shard.
 #[must_use]
@@ -37,6 +37,7 @@ pub(crate) async fn execute(
 ) -> Result<(), EffectError> {
     match effect.machine {
         recents::MACHINE => recents_archive::execute(node, shard, effect).await,
+        queue::MACHINE => queue_bodies::execute(node, shard, effect).await,
         other => Err(kernel::Unreadable::Machine(other).into()),
     }
 }

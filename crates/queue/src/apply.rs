@@ -9,7 +9,8 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
-use crate::command::{Command, Create, Post, Refusal, Reply, Settings, Update};
+use crate::command::{Command, Create, Post, Refusal, Reply, ReserveBody, Settings, Update};
+use crate::large;
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
 use crate::topic;
@@ -84,6 +85,11 @@ impl Machine for Queues {
             Command::Subscribe(subscribe) => topic::subscribe(turn, subscribe),
             Command::Unsubscribe { topic, queue } => topic::unsubscribe(turn, &topic, &queue),
             Command::Publish(publish) => topic::publish(turn, publish),
+            Command::ReserveBody(reserve) => self.reserve(turn, &reserve),
+            Command::BodyDeleted { effect } => {
+                turn.effect_done(effect);
+                Reply::BodyGone
+            }
         };
         if reply.is_for_want_of_room() {
             turn.may_be_asked_again();
@@ -93,7 +99,12 @@ impl Machine for Queues {
 
     fn fire(&mut self, turn: &mut Turn<'_>, timer: &Due) {
         let (version, rest) = timer.payload.split_first().expect("set by this machine");
-        assert_eq!(*version, TIMER_VERSION, "a timer that this binary is too old for");
+        match *version {
+            TIMER_VERSION => {}
+            large::RESERVATION_TIMER => return large::reservation_ends(turn, rest),
+            large::PURGE_TIMER => return large::purge_on(turn, rest),
+            other => panic!("a timer that this binary is too old for: {other}"),
+        }
         let (number, name) = rest.split_first_chunk().expect("set by this machine");
         let number = u64::from_be_bytes(*number);
         let name = std::str::from_utf8(name).expect("set from a string").to_owned();
@@ -210,6 +221,13 @@ impl Queues {
         Reply::Created { number, new: true }
     }
 
+    fn reserve(&mut self, turn: &mut Turn<'_>, asked: &ReserveBody) -> Reply {
+        match self.load(turn, &asked.queue) {
+            Some((queue, _)) => large::reserve(turn, queue, asked),
+            None => Reply::Refused(Refusal::NoQueue),
+        }
+    }
+
     fn update(&mut self, turn: &mut Turn<'_>, update: Update) -> Reply {
         let Some((queue, _)) = self.load(turn, &update.queue) else {
             return Reply::Refused(Refusal::NoQueue);
@@ -265,6 +283,7 @@ impl Desk<'_, '_> {
             let prefix = key(self.tenant(), kind, self.number());
             self.turn.delete_prefix(&prefix);
         }
+        self.end_all_bodies();
         self.disarm();
         let Counts { totals, last_sequence, lanes, minutes, redrive, .. } =
             std::mem::take(self.counts);

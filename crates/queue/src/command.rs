@@ -8,6 +8,7 @@ use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
+use crate::parcel::ArchivedBody;
 use crate::receipt::Receipt;
 use crate::state::MessageId;
 
@@ -68,6 +69,13 @@ pub enum Command {
     },
     /// 16: send messages to every subscription that wants them.
     Publish(Publish),
+    /// 17: keep a place for a body that goes to the archive.
+    ReserveBody(ReserveBody),
+    /// 18: a body is no longer in the archive.
+    BodyDeleted {
+        /// The effect that asked for it.
+        effect: u64,
+    },
 }
 
 /// Whether a queue keeps order.
@@ -91,8 +99,11 @@ pub struct Backoff {
     pub jitter: bool,
 }
 
-/// Bytes of a body that a queue itself holds, at most.
+/// Bytes of a body and its attributes that a queue itself holds, at most.
 pub const BODY_BYTES_MAX: u64 = 256 << 10;
+
+/// Bytes of a body that goes to the archive, and its attributes, at most.
+pub const LARGE_BODY_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes of a parcel, at most: with what is told of it on its way it still fits into a letter.
 pub const PARCEL_BYTES_MAX: usize = 512 << 10;
@@ -124,11 +135,11 @@ pub struct Settings {
     pub max_inflight: u64,
     /// How long a receive waits for messages when the receiver does not say.
     pub wait_ms: u64,
-    /// Bytes of a body, at most.
+    /// Bytes of a body and its attributes, at most.
     pub max_body_bytes: u64,
     /// Whether a message without a deduplication key has that of its body.
     pub dedup_by_body: bool,
-    /// Whether larger bodies go to the archive instead of being refused.
+    /// Whether bodies of more than [`BODY_BYTES_MAX`] go to the archive instead of being refused.
     pub large_bodies: bool,
     /// What people and other programs note on it; without meaning here.
     pub tags: BTreeMap<String, String>,
@@ -287,6 +298,17 @@ pub struct Publish {
     pub messages: Vec<NewMessage>,
 }
 
+/// Keep a place for a body that goes to the archive, until it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReserveBody {
+    /// The queue that it will be sent to.
+    pub queue: String,
+    /// Of the body.
+    pub sha256: [u8; 32],
+    /// How many it has.
+    pub bytes: u64,
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -327,6 +349,10 @@ pub enum Reply {
     Unsubscribed,
     /// What came of each message, in order.
     Published(Vec<Published>),
+    /// The body is to be put there, and then to be sent.
+    BodyReserved(ArchivedBody),
+    /// It is known that the body is gone.
+    BodyGone,
 }
 
 /// A message that was published.
@@ -364,6 +390,8 @@ pub enum SendRefusal {
     GroupUnexpected,
     /// The parcel has more than [`PARCEL_BYTES_MAX`].
     TooLarge,
+    /// No place is kept for the body in the archive, or no longer.
+    NotReserved,
 }
 
 /// A leased message.
@@ -514,6 +542,8 @@ impl Command {
             Command::Subscribe(subscribe) => pack(14, 1, subscribe),
             Command::Unsubscribe { topic, queue } => pack(15, 1, &(topic, queue)),
             Command::Publish(publish) => pack(16, 1, publish),
+            Command::ReserveBody(reserve) => pack(17, 1, reserve),
+            Command::BodyDeleted { effect } => pack(18, 1, effect),
         }
     }
 
@@ -546,6 +576,8 @@ impl Command {
                 Command::Unsubscribe { topic, queue }
             }
             (16, 1) => Command::Publish(unpack(NAME, body)?),
+            (17, 1) => Command::ReserveBody(unpack(NAME, body)?),
+            (18, 1) => Command::BodyDeleted { effect: unpack(NAME, body)? },
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
     }
@@ -574,7 +606,8 @@ impl Reply {
     /// Whether nothing was done because there was no room, which there may be later.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
         let full = |sent: &Result<Sent, SendRefusal>| {
-            matches!(sent, Err(SendRefusal::Messages | SendRefusal::Bytes))
+            use SendRefusal::{Bytes, Messages, NotReserved};
+            matches!(sent, Err(Messages | Bytes | NotReserved))
         };
         match self {
             Reply::Refused(Refusal::Inflight) => true,

@@ -9,6 +9,7 @@ use crate::command::{
     DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Post, Receive, Refusal,
     Reply, SendRefusal, Sent, Settled, Story,
 };
+use crate::parcel::ArchivedBody;
 use crate::query::place;
 use crate::receipt::Receipt;
 use crate::state::{
@@ -61,6 +62,19 @@ impl Desk<'_, '_> {
     }
 
     fn send_one(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
+        let Some(body) = ArchivedBody::of(&new.parcel) else { return self.take_new(new) };
+        if !self.redeem(&body) {
+            return Err(SendRefusal::NotReserved);
+        }
+        let sent = self.take_new(new);
+        if sent.is_ok_and(|sent| !sent.duplicate) {
+            return sent;
+        }
+        self.give_up_body(body);
+        sent
+    }
+
+    fn take_new(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
         if new.parcel.len() > PARCEL_BYTES_MAX {
             return Err(SendRefusal::TooLarge);
         }
@@ -107,7 +121,9 @@ impl Desk<'_, '_> {
         let id = MessageId { shard: self.turn.shard().0, queue: self.number(), sequence };
         let head = Head::new(id, sequence, sent_ms, group);
         let head = Head { priority: priority.min(PRIORITY_MAX), ..head };
-        Message { head, parcel: parcel.clone() }
+        let message = Message { head, parcel: parcel.clone() };
+        self.hold_body(&message);
+        message
     }
 
     /// A message that is new to this queue finds its place.
@@ -374,6 +390,7 @@ impl Desk<'_, '_> {
         self.settle(receipts, |desk, until_ms, message| {
             desk.end_lease(until_ms, &message);
             desk.counts.totals.acked += 1;
+            desk.end_body(&message);
             desk.leave(&message);
         })
     }
@@ -466,6 +483,7 @@ impl Desk<'_, '_> {
     /// Sends a message to the dead-letter queue, in this very entry.
     fn bury(&mut self, message: Message, queue: String) {
         self.counts.totals.dead += 1;
+        self.pass_body_on(&message);
         self.leave(&message);
         let Message { head, parcel } = message;
         // A letter that dies again keeps the story of its first death.

@@ -24,19 +24,22 @@
 //! - A message that was accepted is in exactly one place until it is acked, expires or is purged.
 //! - Only the receipt of the lease in force acks, extends or gives back.
 //! - In a queue with order, a message is leased only when none before it in its group is left.
+//! - A body lies in the archive for as long as some message, letter or reservation has it.
 //! - A message that is received [`Settings::max_receive_count`] times without an ack goes to the
 //!   dead-letter queue, with its story, once.
 //!
 //! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
 //! is done to queues, `deliver.rs` what is done to messages, `fifo.rs` how groups keep their order,
 //! `sweep.rs` what time does, `redrive.rs` how messages move from queue to queue, `filter.rs` which,
-//! `topic.rs` how one message becomes many, `query.rs` how it is read without entering the shard.
+//! `topic.rs` how one message becomes many, `large.rs` what of a message lies in the archive,
+//! `query.rs` how it is read without entering the shard.
 
 mod apply;
 mod command;
 mod deliver;
 mod fifo;
 pub mod filter;
+mod large;
 pub mod parcel;
 mod query;
 mod receipt;
@@ -49,10 +52,12 @@ mod topic;
 
 pub use apply::{Queues, RECEIVED_KEPT_MS};
 pub use command::{
-    Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend, Mode, Nack,
-    NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive, Refusal, Reply, Send, SendRefusal,
-    Sent, Settings, Settled, StartRedrive, Story, Subscribe, Update,
+    Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend,
+    LARGE_BODY_BYTES_MAX, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive,
+    Refusal, Reply, ReserveBody, Send, SendRefusal, Sent, Settings, Settled, StartRedrive, Story,
+    Subscribe, Update,
 };
+pub use large::{QueueEffect, RESERVED_MS};
 pub use query::{
     Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row, names,
     peek, peek_after, place, queue, queues, ready,

@@ -7,6 +7,7 @@ use kernel::{TenantId, VirtualShard};
 use crate::MACHINE;
 use crate::command::{Settings, Story};
 use crate::fifo::READY;
+use crate::parcel::ArchivedBody;
 use crate::state::{
     Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
     queue_key, read,
@@ -203,7 +204,7 @@ pub struct Peeked {
 const PEEK_ROWS_MAX: usize = 10_000;
 const PEEK_ROWS_AT_ONCE: usize = 64;
 /// Bytes after which it shows no more.
-const PEEK_BYTES_MAX: usize = 4 << 20;
+const PEEK_BYTES_MAX: u64 = 4 << 20;
 
 /// Looks at messages without taking them, at most `limit`: the first of them.
 #[must_use]
@@ -255,7 +256,8 @@ pub fn peek_after(
                 last = row_key.to_vec();
                 let is_group = *kind == b'l' && row_key[prefix.len()] == READY;
                 if !is_group && let Some(message) = in_state(row, state) {
-                    bytes += message.parcel.len();
+                    bytes += message.parcel.len() as u64;
+                    bytes += ArchivedBody::of(&message.parcel).map_or(0, |body| body.bytes);
                     peeked.push(shown(message));
                 }
             }

@@ -194,7 +194,8 @@ impl Desk<'_, '_> {
             if message.head.sequence > job.last_sequence || !waits {
                 continue;
             }
-            bytes += message.bytes();
+            // What lies in the archive stays there.
+            bytes += row.len() as u64;
             left -= usize::from(self.look_and_move(job, &row_key, message));
         }
         !all && job.asked.limit.is_none_or(|limit| job.matched < limit)
@@ -243,6 +244,7 @@ impl Desk<'_, '_> {
             }
             self.counts.visible -= 1;
         }
+        self.pass_body_on(message);
         self.counts.bytes -= message.bytes();
         self.counts.totals.moved += 1;
     }

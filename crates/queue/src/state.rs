@@ -14,6 +14,8 @@
 //!   't'   topic's name                        Topic: number, subscriptions and their filters
 //!   'u'   topic                               the sequence of its last message
 //!   'r'   queue, job                          Job: messages that are moved to another queue
+//!   'b'   number                              a body that is reserved in the archive
+//!   'o'   queue, sequence                     where the body of that message lies in the archive
 //! ```
 //!
 //! A queue is its number from 'c' on: eight bytes, never used again, so that nothing of a deleted
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::command::{Settings, Story};
+use crate::parcel::ArchivedBody;
 use crate::query::Definition;
 
 /// Names a message for ever, wherever it moves.
@@ -246,9 +249,10 @@ pub(crate) struct Message {
 /// What a message counts besides its parcel.
 const MESSAGE_BYTES: u64 = 100;
 
-/// What a message with this parcel counts.
+/// What a message with this parcel counts, with what of it lies in the archive.
 pub(crate) fn message_bytes(parcel: &Bytes) -> u64 {
-    parcel.len() as u64 + MESSAGE_BYTES
+    let archived = ArchivedBody::of(parcel).map_or(0, |body| body.bytes);
+    parcel.len() as u64 + MESSAGE_BYTES + archived
 }
 
 impl Message {

@@ -171,6 +171,7 @@ impl Desk<'_, '_> {
         if too_old {
             self.counts.totals.expired += 1;
             self.counts.bytes -= message.bytes();
+            self.end_body(message);
         }
         too_old
     }

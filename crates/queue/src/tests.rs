@@ -11,6 +11,7 @@ use crate::*;
 
 const TENANT: TenantId = TenantId(7);
 const START_MS: u64 = 1_000_000_000;
+mod large;
 mod redrive;
 mod topic;
 
@@ -68,7 +69,7 @@ impl Bench {
                 peek(&self.rig.rows, TENANT, described.definition.number, state, usize::MAX);
             for message in &found {
                 assert!(seen.insert(message.sequence), "{} is in two places", message.sequence);
-                bytes += message.parcel.len() as u64 + 100;
+                bytes += crate::state::message_bytes(&message.parcel);
             }
             found.len() as u64
         };

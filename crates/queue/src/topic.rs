@@ -18,7 +18,7 @@ use crate::command::{
     Fanned, Mode, NewMessage, PARCEL_BYTES_MAX, Post, Publish, Published, Refusal, Reply, Subscribe,
 };
 use crate::filter::Filter;
-use crate::parcel::Parcel;
+use crate::parcel::{ArchivedBody, Parcel};
 use crate::query::place;
 use crate::state::{MessageId, key, read, row};
 
@@ -131,7 +131,10 @@ pub(crate) fn publish(turn: &mut Turn<'_>, publish: Publish) -> Reply {
     let Some(topic) = find(turn, &publish.topic) else { return Reply::Refused(Refusal::NoTopic) };
     let count = topic.subscriptions.len();
     let bytes: usize = publish.messages.iter().map(|message| message.parcel.len()).sum();
-    let too_large = publish.messages.iter().any(|m| m.parcel.len() > PARCEL_BYTES_MAX);
+    // A body in the archive is one message's alone.
+    let too_large = publish.messages.iter().any(|message| {
+        message.parcel.len() > PARCEL_BYTES_MAX || ArchivedBody::of(&message.parcel).is_some()
+    });
     let too_many = publish.messages.len() * count > FAN_OUT_LETTERS_MAX;
     if too_large || too_many || bytes * count > FAN_OUT_BYTES_MAX {
         return Reply::Refused(Refusal::FanOut);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use kernel::codec::Reader;
 use kernel::limits::IDEMPOTENCY_MS;
-use kernel::machine::{KERNEL, Place, kernel_key, pending_effects};
+use kernel::machine::{Effect, KERNEL, Place, kernel_key, pending_effects};
 use kernel::mail::{self, Letter, MailCommand};
 use kernel::rows::{RowsReader, Scan};
 use kernel::{Entry, Envelope, IdempotencyKey, Index, MachineId, ShardId, TenantId, VirtualShard};
@@ -75,6 +75,8 @@ pub struct Naive {
     order: u64,
     timers: Vec<Timer>,
     effects: Vec<Asked>,
+    /// Pending ones of machines whose models look at them by themselves, when last looked at.
+    free_effects: usize,
     answers: Vec<Remembered>,
     received: BTreeMap<ShardId, u64>,
     collected: BTreeMap<ShardId, u64>,
@@ -197,6 +199,7 @@ impl Naive {
             order: 0,
             timers: Vec::new(),
             effects: Vec::new(),
+            free_effects: 0,
             answers: Vec::new(),
             received: BTreeMap::new(),
             collected: BTreeMap::new(),
@@ -441,7 +444,11 @@ impl Naive {
     }
 
     fn check_effects(&mut self, rows: &RowsReader, models: &Models) -> Result<(), Difference> {
-        let pending = pending_effects(rows, 0, usize::MAX);
+        let keeps_time =
+            |effect: &Effect| models.get(&effect.machine).is_some_and(|model| model.keeps_time());
+        let pending = pending_effects(rows, 0, usize::MAX).into_iter();
+        let (free, pending): (Vec<_>, Vec<_>) = pending.partition(keeps_time);
+        self.free_effects = free.len();
         same("pending effects", &self.effects.len(), &pending.len())?;
         for (asked, effect) in self.effects.iter_mut().zip(pending) {
             same("effect's machine", &asked.machine, &effect.machine)?;
@@ -495,7 +502,7 @@ impl Naive {
     /// Whether any effect has not been done.
     #[must_use]
     pub fn has_effects(&self) -> bool {
-        !self.effects.is_empty()
+        !self.effects.is_empty() || self.free_effects > 0
     }
 
     /// Whether something is left that should have been done at `now_ms`.
@@ -509,6 +516,9 @@ impl Naive {
         }
         if let Some(asked) = self.effects.first() {
             return Some(format!("an effect of machine {}", asked.machine));
+        }
+        if self.free_effects > 0 {
+            return Some(format!("{} effects of a machine that is free", self.free_effects));
         }
         let from = self.place.shard;
         letters.iter().filter(|((sender, _), _)| *sender == from).find_map(|((_, to), sent)| {

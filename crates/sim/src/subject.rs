@@ -79,7 +79,8 @@ pub trait Model {
     fn apply(&mut self, scene: &mut Scene<'_>, command: &Bytes) -> Result<Bytes, Difference>;
 
     /// Whether it decides from an entry's time alone what is due, in [`Model::tick`]. Then its
-    /// machine sets timers as it likes, and only what comes of them is compared.
+    /// machine sets timers as it likes, and only what comes of them is compared; effects it looks at
+    /// by itself, in [`Model::check`].
     fn keeps_time(&self) -> bool {
         false
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes};
-use kernel::machine::machine_key;
+use kernel::machine::{machine_key, pending_effects};
 use kernel::mail::Letter;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
-use queue::{Command, Extend, MACHINE, Receipt, Reply, Send, Settled};
+use queue::parcel::ArchivedBody;
+use queue::{Command, Extend, MACHINE, QueueEffect, Receipt, Reply, Send, Settled};
 use sim::{Choice, Options, Parts, run};
 
 /// Seeds within which a broken queue must be found.
@@ -40,6 +41,8 @@ enum Fault {
     LettersAreDropped,
     LettersComeTwice,
     SomeTimersAreDropped,
+    BodyIsDeletedWhileSomebodyHasIt,
+    DeletionOfABodyIsForgotten,
 }
 
 struct BrokenQueue {
@@ -136,6 +139,25 @@ impl BrokenQueue {
     }
 }
 
+impl BrokenQueue {
+    fn break_bodies(&self, turn: &mut Turn<'_>, command: &Command) {
+        match (self.fault, command) {
+            (Fault::BodyIsDeletedWhileSomebodyHasIt, Command::Send(send)) => {
+                let bodies = send.messages.iter().filter_map(|m| ArchivedBody::of(&m.parcel));
+                for body in bodies {
+                    turn.ask(QueueEffect::DeleteBody(body).encode());
+                }
+            }
+            (Fault::DeletionOfABodyIsForgotten, Command::Ack(_)) => {
+                for effect in pending_effects(turn.rows(), 0, usize::MAX) {
+                    turn.effect_done(effect.number);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Machine for BrokenQueue {
     fn id(&self) -> MachineId {
         self.queue.id()
@@ -146,7 +168,9 @@ impl Machine for BrokenQueue {
     }
 
     fn apply(&mut self, turn: &mut Turn<'_>, command: &Bytes) -> Result<Bytes, Unreadable> {
-        let reply = self.apply_broken(turn, Command::decode(command)?)?;
+        let decoded = Command::decode(command)?;
+        let reply = self.apply_broken(turn, decoded.clone())?;
+        self.break_bodies(turn, &decoded);
         Ok(match Reply::decode(&reply)? {
             Reply::Received(deliveries) => {
                 for delivery in &deliveries {
@@ -241,4 +265,14 @@ fn a_dead_letter_that_comes_twice_is_found() {
 #[test]
 fn a_lease_that_does_not_end_is_found() {
     check_found(broken!(Fault::SomeTimersAreDropped), &["actual Leased"]);
+}
+
+#[test]
+fn a_body_that_is_deleted_while_somebody_has_it_is_found() {
+    check_found(broken!(Fault::BodyIsDeletedWhileSomebodyHasIt), &["expected Some(Ended)"]);
+}
+
+#[test]
+fn a_body_that_stays_in_the_archive_for_ever_is_found() {
+    check_found(broken!(Fault::DeletionOfABodyIsForgotten), &["left in the archive"]);
 }

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// Bytes of a message with its attributes, and of all messages of a batch together.
+/// Bytes of a message with its attributes, and of all messages of a batch together, unless their
+/// queue says otherwise.
 ///
 /// AWS raised this to 1 MiB in August 2025. Ours is the product's: larger bodies are refused, or
 /// go to the archive.

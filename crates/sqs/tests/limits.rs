@@ -1,7 +1,9 @@
 //! What AWS documents as a limit is one, at its very edge.
 
 use serde_json::{Value, json};
+use sqs::input::{SendMessageBatch, SendMessageBatchRequestEntry};
 use sqs::protocol::TARGET;
+use sqs::value::{Blob, MessageAttributeValue};
 use sqs::{Action, ErrorKind, Protocol, validate};
 
 fn action(name: &str, input: &Value) -> Action {
@@ -89,21 +91,35 @@ fn numbers_of_requests() {
 #[test]
 fn sizes_of_messages() {
     let limit = 256 * 1024;
-    good("SendMessage", json!({"MessageBody": "x".repeat(limit)}));
-    value("SendMessage", json!({"MessageBody": "x".repeat(limit + 1)}));
     check("SendMessage", json!({"MessageBody": ""}), Some(ErrorKind::MissingParameter));
+    // Their queue says how large they may be.
+    good("SendMessage", json!({"MessageBody": "x".repeat(limit + 1)}));
+    assert!(validate::size(limit, limit).is_ok());
+    let refused = validate::size(limit + 1, limit).expect_err("too large");
+    assert_eq!(refused.kind, ErrorKind::InvalidParameterValue);
     // Name, type and value of attributes count: 1 + 6 + 2.
-    let attribute = json!({"a": {"DataType": "Binary", "BinaryValue": "AAE="}});
-    let sized =
-        |bytes: usize| json!({"MessageBody": "x".repeat(bytes), "MessageAttributes": attribute});
-    good("SendMessage", sized(limit - 9));
-    value("SendMessage", sized(limit - 8));
-    let batch = |bytes: usize| {
-        json!({"Entries": [{"Id": "a", "MessageBody": "x".repeat(limit / 2)},
-                           {"Id": "b", "MessageBody": "x".repeat(bytes)}]})
+    let value = MessageAttributeValue {
+        data_type: "Binary".to_owned(),
+        binary_value: Some(Blob(vec![0, 1].into())),
+        ..MessageAttributeValue::default()
     };
-    good("SendMessageBatch", batch(limit / 2));
-    check("SendMessageBatch", batch(limit / 2 + 1), Some(ErrorKind::BatchRequestTooLong));
+    let attributes = [("a".to_owned(), value)].into_iter().collect();
+    assert_eq!(validate::message_bytes("xyz", &attributes), 3 + 9);
+    let batch = |bytes: usize, bytes_max: usize| {
+        let entry = |id: &str, bytes: usize| SendMessageBatchRequestEntry {
+            id: id.to_owned(),
+            message_body: "x".repeat(bytes),
+            ..SendMessageBatchRequestEntry::default()
+        };
+        let entries = vec![entry("a", limit / 2), entry("b", bytes)];
+        let batch = SendMessageBatch { entries, ..SendMessageBatch::default() };
+        validate::batch_size(&batch, bytes_max).map_err(|error| error.kind)
+    };
+    assert_eq!(batch(limit / 2, limit), Ok(()));
+    // A queue of smaller messages takes many of them.
+    assert_eq!(batch(limit / 2, 1024), Ok(()));
+    assert_eq!(batch(limit / 2 + 1, limit), Err(ErrorKind::BatchRequestTooLong));
+    assert_eq!(batch(limit / 2 + 1, limit + 1), Ok(()));
 }
 
 #[test]

@@ -316,6 +316,19 @@ fn bodies_come_from_arguments_files_stdin_and_lines() {
 }
 
 #[test]
+fn large_bodies_go_in_and_come_out() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs", "--large-bodies"]);
+    let body = "0123456789".repeat(30 << 10);
+    let file = server.folder.path().join("body");
+    std::fs::write(&file, &body).expect("written");
+    server.says(&["queue", "send", "jobs", "--file", file.to_str().expect("UTF-8")]);
+    assert!(server.json(&["peek", "jobs"])[0]["body"] == body);
+    assert!(server.json(&["receive", "jobs", "--ack"])[0]["body"] == body);
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+}
+
+#[test]
 fn tail_prints_what_arrives_and_takes_nothing() {
     let server = Server::start();
     server.says(&["queue", "create", "jobs"]);

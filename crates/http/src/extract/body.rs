@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::words;
 use crate::app::Ctx;
 use crate::problem::{Problem, ProblemKind};
+use crate::room::keep;
 
 /// A JSON body, and the bytes it was read from.
 ///
@@ -123,7 +124,8 @@ fn require_plain(headers: &HeaderMap) -> Result<(), Problem> {
 /// Reads a body within the limits of its route.
 ///
 /// # Errors
-/// `payload-too-large`, `timeout`, or `bad-request` when the client breaks off.
+/// `payload-too-large`, `timeout`, `overloaded` when too many large bodies are in memory, or
+/// `bad-request` when the client breaks off.
 pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
     let limits = &ctx.edge().limits;
     let bytes_max = ctx.route().doc.body_bytes_max.unwrap_or(limits.body_bytes_max);
@@ -131,26 +133,34 @@ pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
+    let take = |bytes: usize| ctx.edge().large.take(limits, bytes).map_err(Problem::closing);
+    // Before any of it is read.
+    let mut room = if expected > limits.body_bytes_max { Some(take(expected)?) } else { None };
     let mut deadlines = Deadlines { whole: None, stall: limits.body_stall_timeout };
     let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
+    let mut whole = BytesMut::new();
     while let Some(piece) = deadlines.next(&mut body, limits.body_timeout).await? {
-        if first.len() + rest.len() + piece.len() > bytes_max {
+        let len = first.len() + whole.len() + piece.len();
+        if len > bytes_max {
             return Err(too_large(bytes_max));
         }
-        if first.is_empty() {
+        if len > limits.body_bytes_max && room.is_none() {
+            // It does not say how long it is, so it may be as long as it likes.
+            room = Some(take(bytes_max)?);
+        }
+        if first.is_empty() && whole.is_empty() {
             first = piece;
         } else {
-            rest.extend_from_slice(&piece);
+            if whole.is_empty() {
+                whole.reserve(expected.max(len));
+                whole.extend_from_slice(&std::mem::take(&mut first));
+            }
+            whole.extend_from_slice(&piece);
         }
     }
-    if rest.is_empty() {
-        return Ok(first); // nearly every body: one piece, not copied
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&rest);
-    Ok(whole.freeze())
+    // Nearly every body is one piece, and not copied.
+    Ok(keep(if whole.is_empty() { first } else { whole.freeze() }, room))
 }
 
 struct Deadlines {

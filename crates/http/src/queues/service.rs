@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use kernel::{Envelope, IdempotencyKey, TenantId, VirtualShard};
 use node::{Refusal, View};
-use queue::{Command, Definition, Delivery, NewMessage, Receive, Reply, Send, SendRefusal, Sent};
+use queue::{Command, Definition, Delivery, Receive, Reply, Send, SendRefusal, Sent};
 use tokio::time::Instant;
 
+use super::large::{self, NotStored, Outgoing};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -83,13 +84,14 @@ const MESSAGE_BYTES: usize = 64;
 /// Cuts messages into commands of so many bytes and so many messages at most. Where it cuts depends
 /// on nothing but what was asked for: the same request again is cut the same.
 pub(crate) fn parts(
-    messages: Vec<(usize, NewMessage)>,
+    messages: Vec<(usize, Outgoing)>,
     bytes_max: usize,
     messages_max: usize,
-) -> Vec<Vec<(usize, NewMessage)>> {
-    let mut parts: Vec<Vec<(usize, NewMessage)>> = vec![Vec::new()];
+) -> Vec<Vec<(usize, Outgoing)>> {
+    let mut parts: Vec<Vec<(usize, Outgoing)>> = vec![Vec::new()];
     let mut bytes = 0;
-    for (place, message) in messages {
+    for (place, outgoing) in messages {
+        let message = &outgoing.message;
         let group = message.group.as_ref().map_or(0, String::len);
         let size = message.parcel.len() + group + MESSAGE_BYTES;
         let part = parts.last_mut().expect("there is always one");
@@ -98,7 +100,7 @@ pub(crate) fn parts(
             bytes = 0;
         }
         bytes += size;
-        parts.last_mut().expect("there is always one").push((place, message));
+        parts.last_mut().expect("there is always one").push((place, outgoing));
     }
     parts
 }
@@ -111,24 +113,39 @@ pub(crate) fn content_of(key: IdempotencyKey, places: &[usize]) -> IdempotencyKe
 }
 
 /// Sends messages, each with its place in the request, in as many commands as they need. The
-/// answers are in their order.
+/// answers are in their order. Nothing is sent before all large bodies are in the archive.
 pub(crate) async fn send(
     edge: &Edge,
     tenant: TenantId,
     name: &str,
     idempotency: Option<IdempotencyKey>,
-    messages: Vec<(usize, NewMessage)>,
+    messages: Vec<(usize, Outgoing)>,
 ) -> Result<Reply, Refusal> {
-    let mut all = Vec::new();
+    let mut stored = Vec::new();
     for (part, messages) in parts(messages, SEND_BYTES_MAX, usize::MAX).into_iter().enumerate() {
         let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();
         let key = idempotency.map(|key| content_of(part_of(key, part), &places));
+        match large::store(edge, tenant, name, key, messages).await {
+            Ok(messages) => stored.push((key, messages)),
+            Err(NotStored::Refused(refusal)) => return Ok(Reply::Refused(refusal)),
+            Err(NotStored::Failed(refusal)) => return Err(refusal),
+        }
+    }
+    let mut all = Vec::new();
+    for (key, messages) in stored {
         let command = Command::Send(Send { queue: name.to_owned(), messages });
         // One after the other: the order of a batch is the order of its messages.
-        match submit(edge, tenant, name, key, &command).await? {
-            Reply::Sent(sent) => all.extend(sent),
+        let sent = match submit(edge, tenant, name, key, &command).await? {
+            Reply::Sent(sent) => sent,
             other => return Ok(other),
+        };
+        let Command::Send(Send { messages, .. }) = &command else { unreachable!("made above") };
+        for (message, sent) in messages.iter().zip(&sent) {
+            if *sent == Err(SendRefusal::NotReserved) {
+                large::give_up(edge, tenant, &message.parcel).await;
+            }
         }
+        all.extend(sent);
     }
     count_full(&all);
     Ok(Reply::Sent(all))

@@ -17,6 +17,7 @@ use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
+use crate::queues::large::{self, Whole};
 use crate::queues::parcel::{dedup_of_body, dedup_of_key};
 use crate::queues::{message_id, receipt, receipt_handle, service};
 
@@ -45,14 +46,14 @@ fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
 /// A message on its way in: what of it is the same alone and in a batch.
 struct Outgoing {
     entry: input::SendMessageBatchRequestEntry,
-    packed: Result<NewMessage, SqsError>,
+    packed: Result<large::Outgoing, SqsError>,
 }
 
 fn packed(
     definition: &Definition,
     sender: &str,
     entry: &input::SendMessageBatchRequestEntry,
-) -> Result<NewMessage, SqsError> {
+) -> Result<large::Outgoing, SqsError> {
     let settings = &definition.settings;
     let mut parcel = Parcel::new(Body::Text(entry.message_body.clone()));
     let pairs = entry.message_attributes.iter();
@@ -60,12 +61,8 @@ fn packed(
     let system = entry.message_system_attributes.iter();
     parcel.system = system.map(|(name, value)| (name.clone(), attribute(value))).collect();
     parcel.system.insert(Name::SenderId.as_str().to_owned(), Attribute::text("String", sender));
-    let max = settings.max_body_bytes;
-    if parcel.counted_bytes() as u64 > max {
-        return Err(ErrorKind::InvalidParameterValue.because(format!(
-            "One or more parameters are invalid. Reason: Message must be shorter than {max} bytes."
-        )));
-    }
+    let max = usize::try_from(settings.max_body_bytes).unwrap_or(usize::MAX);
+    sqs::validate::size(parcel.counted_bytes(), max)?;
     let group = entry.message_group_id.as_deref();
     let dedup_id = entry.message_deduplication_id.as_deref();
     let dedup = match settings.mode {
@@ -98,7 +95,10 @@ fn packed(
     };
     let delay = entry.delay_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let delay_ms = delay.map(|seconds| seconds * 1000);
-    Ok(NewMessage { delay_ms, priority: 0, group, dedup, parcel: parcel.encode() })
+    let packed = large::Outgoing::new(parcel, settings.max_body_bytes);
+    let mut packed = packed.map_err(|_| not_taken(SendRefusal::TooLarge))?;
+    packed.message = NewMessage { delay_ms, group, dedup, ..packed.message };
+    Ok(packed)
 }
 
 fn fifo_dedup(
@@ -137,6 +137,8 @@ fn not_taken(refusal: SendRefusal) -> SqsError {
         SendRefusal::TooLarge => {
             ErrorKind::InvalidParameterValue.because("The message is too large.")
         }
+        SendRefusal::NotReserved => ErrorKind::ServiceUnavailable
+            .because("The body came to the archive too late; try again in 1000 ms"),
         SendRefusal::GroupUnexpected => {
             ErrorKind::InvalidParameterValue.because("Only a FIFO queue has groups.")
         }
@@ -223,6 +225,8 @@ impl Session<'_> {
         ask: input::SendMessageBatch,
     ) -> Result<Output, SqsError> {
         let (name, definition) = self.queue(&ask.queue_url).await?;
+        let max = usize::try_from(definition.settings.max_body_bytes).unwrap_or(usize::MAX);
+        sqs::validate::batch_size(&ask, max)?;
         let sender = self.sender();
         let outgoing = |entry: input::SendMessageBatchRequestEntry| {
             let packed = sqs::validate::send_entry(&entry)
@@ -261,8 +265,14 @@ impl Session<'_> {
             Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
             None => self.take(&definition, receive, wait, None).await?,
         };
-        let shown = |delivery| self.shown(delivery, &wanted, &ask.message_attribute_names);
-        let messages = received.into_iter().map(shown).collect();
+        let whole = large::whole(self.edge, self.caller.tenant, received).await;
+        let Whole { messages, room } = whole.map_err(super::refusal)?;
+        if let Some(room) = room {
+            let _kept = self.room.set(room);
+        }
+        let names = &ask.message_attribute_names;
+        let shown = |(delivery, parcel)| self.shown(&delivery, parcel, &wanted, names);
+        let messages = messages.into_iter().map(shown).collect();
         Ok(output::ReceiveMessageResult { messages }.into())
     }
 
@@ -338,17 +348,17 @@ impl Session<'_> {
 
     fn shown(
         &self,
-        delivery: Delivery,
+        delivery: &Delivery,
+        mut parcel: Parcel,
         wanted: &MessageSystemSelection,
         names: &[String],
     ) -> output::Message {
-        let parcel = Parcel::decode(&delivery.parcel);
         let chosen =
             parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
         let message_attributes: MessageAttributes =
             chosen.map(|(name, value)| (name.clone(), attribute_value(value))).collect();
-        let body = match &parcel.body {
-            Body::Text(text) | Body::Json(text) => text.clone(),
+        let body = match &mut parcel.body {
+            Body::Text(text) | Body::Json(text) => std::mem::take(text),
             Body::Binary(bytes) => STANDARD.encode(bytes),
         };
         output::Message {
@@ -356,7 +366,7 @@ impl Session<'_> {
             receipt_handle: Some(receipt_handle(&delivery.receipt)),
             md5_of_body: Some(sqs::digest::body(&body)),
             body: Some(body),
-            attributes: self.system_attributes(&delivery, &parcel, wanted),
+            attributes: self.system_attributes(delivery, &parcel, wanted),
             md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
             message_attributes,
         }

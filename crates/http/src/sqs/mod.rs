@@ -15,6 +15,7 @@ mod queues;
 mod tasks;
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use axum::body::Body;
 use axum::extract::FromRequestParts;
@@ -30,11 +31,11 @@ use crate::app::{Ctx, Edge};
 use crate::auth::{Caller, key_id_text};
 use crate::extract::RawBody;
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::large::REQUEST_BYTES_MAX;
 use crate::queues::service;
+use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
-/// Ten messages of 256 KiB, as JSON may escape them or a form encode them.
-const BODY_BYTES_MAX: usize = 16 << 20;
 /// Of a request that is not signed, and so names none.
 const REGION: &str = "us-east-1";
 
@@ -48,7 +49,7 @@ pub(crate) fn routes() -> Routes {
                  key is the access key id and the secret access key.",
             )
             .public()
-            .body_bytes_max(BODY_BYTES_MAX)
+            .body_bytes_max(REQUEST_BYTES_MAX)
             .gives_other(200, "application/x-amz-json-1.0", "As AWS documents it")
     };
     let listed = |summary| endpoint(summary).example("Action=ListQueues");
@@ -94,12 +95,13 @@ async fn call(
     let mut request_id = [0; 16];
     getrandom::fill(&mut request_id).expect("the system has randomness");
     let request_id = format!("{:032x}", u128::from_be_bytes(request_id));
-    let asked = Asked { ctx: &ctx, method, uri, headers, body: &body };
+    let room = OnceLock::new();
+    let asked = Asked { ctx: &ctx, method, uri, headers, body: &body, room: &room };
     let answer = match asked.answer(protocol).await {
         Ok(output) => protocol.answer(&output, &request_id),
         Err(error) => protocol.refuse(&error, &request_id),
     };
-    answer.map(Body::from)
+    answer.map(|answer| Body::from(keep(answer, room.into_inner())))
 }
 
 struct Asked<'a> {
@@ -108,6 +110,7 @@ struct Asked<'a> {
     uri: Uri,
     headers: HeaderMap,
     body: &'a [u8],
+    room: &'a OnceLock<Taken>,
 }
 
 impl Asked<'_> {
@@ -120,7 +123,8 @@ impl Asked<'_> {
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok());
         let scheme = if self.ctx.conn().tls { "https" } else { "http" };
         let endpoint = format!("{scheme}://{}/sqs", host.unwrap_or("localhost"));
-        let session = Session { edge: self.ctx.edge(), caller, region, endpoint };
+        let (edge, room) = (self.ctx.edge(), self.room);
+        let session = Session { edge, caller, region, endpoint, room };
         session.act(action).await
     }
 
@@ -199,6 +203,8 @@ struct Session<'a> {
     region: String,
     /// What the URLs of queues begin with.
     endpoint: String,
+    /// Of large bodies, until the answer is gone.
+    room: &'a OnceLock<Taken>,
 }
 
 impl Session<'_> {

@@ -23,6 +23,7 @@ const AGE_BUCKETS: &[f64] = &[
 pub(super) const QUEUE_REQUEST: &str = "stampede_queue_request_seconds";
 pub(super) const MESSAGE_AGE: &str = "stampede_queue_message_age_seconds";
 const THROTTLED: &str = "stampede_throttled_total";
+const BODIES_LOST: &str = "stampede_queue_bodies_lost_total";
 
 /// How often samples are moved into their buckets: they wait in memory until then.
 const UPKEEP: Duration = Duration::from_secs(1);
@@ -71,12 +72,18 @@ fn describe() {
         "From asking a shard to its answer, without waiting in line"
     );
     describe_histogram!(MESSAGE_AGE, "From sending a message to receiving it");
+    describe_counter!(BODIES_LOST, "Large bodies that were not in the archive as they were sent");
     describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by its name");
 }
 
 /// So many refusals because a quota or a bound was reached.
 pub(crate) fn throttled(quota: &'static str, count: u64) {
     counter!(THROTTLED, "quota" => quota).increment(count);
+}
+
+/// A large body is not in the archive, or is another there.
+pub(crate) fn body_lost() {
+    counter!(BODIES_LOST).increment(1);
 }
 
 /// Everything measured so far, as text.

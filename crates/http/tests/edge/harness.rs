@@ -16,7 +16,7 @@ use http_edge::limits::Limits;
 use http_edge::server::ServerOptions;
 use http_edge::{App, Edge, Problem, Routes, doc};
 use kernel::TenantId;
-use node::{Node, NodeConfig};
+use node::{FolderError, Node, NodeConfig, StartError};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ pub(crate) struct Server {
     pub(crate) node: Node,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -49,7 +49,8 @@ impl Server {
             let tables = vec![http_edge::routes::system::routes(), routes()];
             App::with_routes(Arc::new(edge), tables)
         };
-        Server::start_node(NodeConfig::default(), 1, change, app, options).await
+        let folder = tempfile::tempdir().expect("a folder");
+        Server::start_node(folder, NodeConfig::default(), 1, change, app, options).await
     }
 
     /// The whole product, which needs no key, with a clock that can be set forward.
@@ -58,6 +59,25 @@ impl Server {
     }
 
     pub(crate) async fn start_product_with(
+        shards: u16,
+        change: impl FnOnce(&mut Edge),
+    ) -> (Server, Arc<AtomicU64>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        Server::start_product_in(folder, shards, change).await
+    }
+
+    /// Ends the server, and starts one on what it leaves.
+    pub(crate) async fn restart_product(mut self) -> (Server, Arc<AtomicU64>) {
+        self.begin_stop();
+        self.ended().await;
+        let Server { node, folder, .. } = self;
+        let shards = node.shard_count();
+        drop(node);
+        Server::start_product_in(folder, shards, |_| {}).await
+    }
+
+    async fn start_product_in(
+        folder: tempfile::TempDir,
         shards: u16,
         change: impl FnOnce(&mut Edge),
     ) -> (Server, Arc<AtomicU64>) {
@@ -71,11 +91,13 @@ impl Server {
             change(edge);
         };
         let app = |edge| http_edge::app(Arc::new(edge));
-        let server = Server::start_node(config, shards, dev, app, ServerOptions::default()).await;
+        let options = ServerOptions::default();
+        let server = Server::start_node(folder, config, shards, dev, app, options).await;
         (server, ahead_ms)
     }
 
     async fn start_node(
+        folder: tempfile::TempDir,
         config: NodeConfig,
         shards: u16,
         change: impl FnOnce(&mut Edge),
@@ -83,15 +105,22 @@ impl Server {
         options: ServerOptions,
     ) -> Server {
         http_edge::telemetry::install();
-        let folder = tempfile::tempdir().expect("a folder");
         let config = NodeConfig {
             data_dir: folder.path().join("data"),
             shards: Some(shards),
             segment_bytes: 1 << 20,
             ..config
         };
-        let starting = tokio::task::spawn_blocking(|| Node::start(config));
-        let node = starting.await.expect("no panic").expect("a node on an empty folder");
+        let start = move || loop {
+            match Node::start(config.clone()) {
+                // Who served its last request may still hold on to it.
+                Err(StartError::Folder(FolderError::InUse(_))) => std::thread::yield_now(),
+                started => return started,
+            }
+        };
+        let starting = timeout(HANG, tokio::task::spawn_blocking(start)).await;
+        let started = starting.expect("nobody keeps the folder").expect("no panic");
+        let node = started.expect("a node on its folder");
         let mut edge = Edge::new(node.clone());
         change(&mut edge);
         let app = app(edge);
@@ -102,7 +131,7 @@ impl Server {
             let _ = stopped.await;
         };
         let task = tokio::spawn(http_edge::serve(listener, app, options, shutdown));
-        Server { addr, node, stop: Some(stop), task: Some(task), _folder: folder }
+        Server { addr, node, stop: Some(stop), task: Some(task), folder }
     }
 
     /// A server that waits for slow clients only this long.

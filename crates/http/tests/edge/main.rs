@@ -7,6 +7,7 @@ mod bad_body;
 mod bad_head;
 mod harness;
 mod http2;
+mod large_bodies;
 mod lists;
 mod metrics;
 mod queues;

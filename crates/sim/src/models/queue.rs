@@ -27,7 +27,7 @@ use kernel::mail;
 use queue::{Command, DeadLetter, MACHINE, Refusal, Reply, SendRefusal, Settings, Totals};
 
 pub use clients::QueueSubject;
-use ledger::{Ledger, Name};
+use ledger::{BodyOf, Ledger, Name};
 use plain::{Message, New, Queue, Rank, State};
 
 use crate::naive::Scene;
@@ -44,6 +44,15 @@ struct Lease {
     receives: u32,
 }
 
+/// A place for a body that has not been sent.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    body: BodyOf,
+    /// The queue that may have it.
+    queue: u64,
+    until_ms: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct QueueModel {
@@ -54,6 +63,9 @@ pub struct QueueModel {
     numbers: BTreeSet<u64>,
     /// Every receipt that was ever given out here.
     leases: BTreeMap<Vec<u8>, Lease>,
+    reservations: Vec<Reservation>,
+    /// In this entry, of queues that held bodies.
+    purges: usize,
     place: Option<Place>,
     now_ms: u64,
     step: u64,
@@ -71,6 +83,8 @@ impl QueueModel {
             uids: 0,
             numbers: BTreeSet::new(),
             leases: BTreeMap::new(),
+            reservations: Vec::new(),
+            purges: 0,
             place: None,
             now_ms: 0,
             step: 0,
@@ -135,9 +149,7 @@ impl Model for QueueModel {
         same("reply", &expected, &actual)?;
         // Whoever finds no room at all may come again with the same key.
         let no_room = match &expected {
-            Reply::Sent(sent) => sent
-                .iter()
-                .all(|sent| matches!(sent, Err(SendRefusal::Messages | SendRefusal::Bytes))),
+            Reply::Sent(sent) => sent.iter().all(|sent| sent.is_err_and(may_fit_later)),
             reply => *reply == Reply::Refused(Refusal::Inflight),
         };
         if no_room {
@@ -154,6 +166,8 @@ impl Model for QueueModel {
         (self.place, self.now_ms) = (Some(scene.place()), scene.now_ms());
         self.step += 1;
         self.tick_step = self.step;
+        self.purges = 0;
+        self.end_reservations()?;
         let mut dead = Vec::new();
         for queue in &mut self.queues {
             let mut ledger = self.ledger.borrow_mut();
@@ -172,7 +186,7 @@ impl Model for QueueModel {
     }
 
     fn check_timers(&self, count: usize) -> Result<(), Difference> {
-        let max = self.queues.len() * QUEUE_TIMERS_MAX;
+        let max = self.queues.len() * QUEUE_TIMERS_MAX + self.reservations.len() + self.purges;
         same("more timers than queues need", &true, &(count <= max))
     }
 
@@ -217,12 +231,20 @@ impl Model for QueueModel {
 
     fn check(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
         self.look(sight)?;
-        if sight.full { self.check_usage(sight) } else { Ok(()) }
+        if !sight.full {
+            return Ok(());
+        }
+        self.check_usage(sight)?;
+        self.check_bodies(sight)
     }
 
     fn check_healed(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
         self.look_healed(sight.rows)
     }
+}
+
+fn may_fit_later(refusal: SendRefusal) -> bool {
+    matches!(refusal, SendRefusal::Messages | SendRefusal::Bytes | SendRefusal::NotReserved)
 }
 
 /// A message that died because its time was over.

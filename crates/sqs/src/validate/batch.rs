@@ -38,14 +38,22 @@ pub(super) fn ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(),
 }
 
 pub(super) fn send(input: &SendMessageBatch) -> Result<(), SqsError> {
-    ids(input.entries.iter().map(|entry| entry.id.as_str()))?;
+    ids(input.entries.iter().map(|entry| entry.id.as_str()))
+}
+
+/// Refuses a batch whose messages together are larger than a message of their queue may be.
+///
+/// # Errors
+/// `BatchRequestTooLong`.
+pub fn batch_size(input: &SendMessageBatch, bytes_max: usize) -> Result<(), SqsError> {
+    let bytes_max = bytes_max.max(MESSAGE_BYTES_MAX);
     let bytes = |entry: &SendMessageBatchRequestEntry| {
         message::message_bytes(&entry.message_body, &entry.message_attributes)
     };
     let total: usize = input.entries.iter().map(bytes).sum();
-    if total > MESSAGE_BYTES_MAX {
+    if total > bytes_max {
         return Err(ErrorKind::BatchRequestTooLong.because(format!(
-            "Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes. You have sent {total} \
+            "Batch requests cannot be longer than {bytes_max} bytes. You have sent {total} \
              bytes."
         )));
     }

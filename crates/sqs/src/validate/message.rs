@@ -4,8 +4,7 @@ use super::{delay, invalid, present, shortened, token};
 use crate::error::{ErrorKind, SqsError};
 use crate::input::SendMessage;
 use crate::limits::{
-    ATTRIBUTE_NAME_MAX, ATTRIBUTE_TYPE_MAX, MESSAGE_ATTRIBUTES_MAX, MESSAGE_BYTES_MAX,
-    NUMBER_DIGITS_MAX,
+    ATTRIBUTE_NAME_MAX, ATTRIBUTE_TYPE_MAX, MESSAGE_ATTRIBUTES_MAX, NUMBER_DIGITS_MAX,
 };
 use crate::value::{MessageAttributeValue, MessageAttributes};
 
@@ -32,12 +31,6 @@ pub(super) fn content(
     system: &MessageAttributes,
 ) -> Result<(), SqsError> {
     present("MessageBody", body)?;
-    if message_bytes(body, attributes) > MESSAGE_BYTES_MAX {
-        return Err(invalid(format!(
-            "One or more parameters are invalid. Reason: Message must be shorter than \
-             {MESSAGE_BYTES_MAX} bytes."
-        )));
-    }
     characters(body, "message body")?;
     if attributes.len() > MESSAGE_ATTRIBUTES_MAX {
         return Err(invalid(format!(
@@ -62,6 +55,20 @@ pub(super) fn content(
         }
     }
     Ok(())
+}
+
+/// Refuses a message that is larger than its queue takes.
+///
+/// # Errors
+/// `InvalidParameterValue`.
+pub fn size(bytes: usize, bytes_max: usize) -> Result<(), SqsError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "One or more parameters are invalid. Reason: Message must be shorter than {bytes_max} \
+         bytes."
+    )))
 }
 
 /// The size of a message: its text, and the name, type and value of every attribute of the user.

@@ -1,15 +1,16 @@
 //! What can be refused by looking at a request alone, in the words of AWS where they are known.
 //!
-//! [`action`] refuses a request as a whole. In a batch that is its size and its ids; what is wrong
-//! with one entry is told by [`send_entry`], [`delete_entry`] and [`visibility_entry`], and becomes
-//! a failed entry. Whether `QueueUrl` names a queue is told by [`crate::QueuePath::of_queue_url`].
+//! [`action`] refuses a request as a whole; of a batch, for its ids. What is wrong with one entry is
+//! told by [`send_entry`], [`delete_entry`] and [`visibility_entry`], and becomes a failed entry. How
+//! large messages may be is for their queue to say: [`size`], [`batch_size`]. Whether `QueueUrl`
+//! names a queue is told by [`crate::QueuePath::of_queue_url`].
 
 mod batch;
 mod message;
 mod queue;
 
-pub use batch::{delete_entry, send_entry, visibility_entry};
-pub use message::{is_allowed, message_bytes};
+pub use batch::{batch_size, delete_entry, send_entry, visibility_entry};
+pub use message::{is_allowed, message_bytes, size};
 pub use queue::{is_fifo_name, is_queue_name};
 
 use std::ops::RangeInclusive;

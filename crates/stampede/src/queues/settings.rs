@@ -67,6 +67,9 @@ pub(crate) struct NewQueueFlags {
     /// Do not send the same body twice within the queue's window
     #[arg(long)]
     dedup_by_body: bool,
+    /// Take bodies of more than 256 KiB, up to 16 MiB; they lie in the archive
+    #[arg(long)]
+    large_bodies: bool,
     #[command(flatten)]
     settings: SettingsFlags,
 }
@@ -75,6 +78,7 @@ impl NewQueueFlags {
     pub(crate) fn queue(&self, name: &str) -> Result<NewQueue, Usage> {
         let mut settings = self.settings.settings();
         settings.deduplicate_by_body = self.dedup_by_body.then_some(true);
+        settings.large_bodies = self.large_bodies.then_some(true);
         let wrong = |what: &str| Err(Usage(what.to_owned()));
         match (settings.max_receive_count, settings.dead_letter_queue.as_deref()) {
             (Some(_), None) => {
@@ -100,6 +104,9 @@ pub(super) struct UpdateFlags {
     /// Whether the same body is not sent twice within the queue's window
     #[arg(long, value_name = "BOOL")]
     dedup_by_body: Option<bool>,
+    /// Whether bodies of more than 256 KiB are taken, up to 16 MiB
+    #[arg(long, value_name = "BOOL")]
+    large_bodies: Option<bool>,
     /// No message dies any more
     #[arg(long, conflicts_with_all = ["max_receives", "dead_letter"])]
     no_dead_letter: bool,
@@ -115,6 +122,7 @@ impl UpdateFlags {
     pub(super) fn change(&self) -> Result<QueueUpdate, Usage> {
         let mut settings = self.settings.settings();
         settings.deduplicate_by_body = self.dedup_by_body;
+        settings.large_bodies = self.large_bodies;
         let clears: &[(bool, &[Bound])] = &[
             (self.no_dead_letter, &[Bound::MaxReceiveCount, Bound::DeadLetterQueue]),
             (self.no_backoff, &[Bound::RetryBackoff]),

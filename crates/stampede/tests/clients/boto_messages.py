@@ -20,6 +20,22 @@ def message_comes_back_with_its_checksums():
 
 
 @case
+def large_message_comes_back_with_its_checksum():
+    url = queue("large")
+    fails("InvalidParameterValue", sqs.send_message, QueueUrl=url, MessageBody="x" * 300_000)
+    suite.change("large", largeBodies=True)
+    equal(attributes(url, "MaximumMessageSize")["MaximumMessageSize"], str(16 << 20))
+    for size in (300_000, 5 << 20):
+        body = "é" * (size // 2)
+        sent = sqs.send_message(QueueUrl=url, MessageBody=body)
+        equal(sent["MD5OfMessageBody"], md5(body))
+        [got] = receive(url)
+        assert got["Body"] == body
+        equal(got["MD5OfBody"], md5(body))
+        delete(url, got)
+
+
+@case
 def attributes_come_back_as_asked_for():
     url = queue("attributes")
     extra = {

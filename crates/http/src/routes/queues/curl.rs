@@ -3,6 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
+use queue::LARGE_BODY_BYTES_MAX;
 use queue::parcel::Parcel;
 use serde::Deserialize;
 use tenants::Scope;
@@ -20,6 +21,9 @@ use crate::queues::parcel::body_from_bytes;
 use crate::queues::service;
 use crate::route::{Routes, doc};
 
+/// Bytes of a body: nothing is escaped here.
+const BYTES_MAX: usize = LARGE_BODY_BYTES_MAX as usize;
+
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
     table
@@ -34,6 +38,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 )
                 .scope("produce")
                 .example("hello")
+                .body_bytes_max(BYTES_MAX)
                 .gives::<MessageSent>(202, "It is in the queue, and stays")
                 .problems(&[
                     ProblemKind::NotFound,
@@ -85,7 +90,7 @@ pub(super) async fn put(
     }
     let definition = find(&edge, &caller, &name).await?;
     let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id(&headers));
-    let message = packed(&definition.settings, &parcel)?;
+    let message = packed(&definition.settings, parcel)?;
     send_one(&edge, &caller, &name, None, message).await
 }
 

@@ -151,6 +151,7 @@ pub(super) struct QueueView {
     max_bytes: Option<u64>,
     max_inflight: u64,
     max_body_bytes: u64,
+    large_bodies: bool,
     tags: BTreeMap<String, String>,
     /// Messages that can be received.
     visible: u64,
@@ -210,6 +211,7 @@ fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
         max_bytes: settings.max_bytes,
         max_inflight: settings.max_inflight,
         max_body_bytes: settings.max_body_bytes,
+        large_bodies: settings.large_bodies,
         tags: settings.tags,
         visible: counts.visible,
         delayed: counts.delayed,

@@ -17,7 +17,9 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::large::{self, Whole};
 use crate::queues::service;
+use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
 /// Messages of one receive.
@@ -72,6 +74,9 @@ pub(super) struct ReceiveAsk {
 #[derive(ToSchema)]
 pub(super) struct Received {
     messages: Vec<MessageView>,
+    /// Until the answer is gone.
+    #[schema(ignore)]
+    room: Option<Taken>,
 }
 
 impl IntoResponse for Received {
@@ -86,6 +91,7 @@ impl IntoResponse for Received {
             message.put(&mut json);
         }
         json.extend_from_slice(b"]}");
+        let json = keep(json, self.room);
         ([(CONTENT_TYPE, "application/json")], json).into_response()
     }
 }
@@ -127,8 +133,9 @@ pub(super) async fn receive_from(
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
     let received = received.map_err(|refusal| refused(&name, refusal))?;
-    let messages = received.into_iter().map(MessageView::from).collect();
-    Ok(Received { messages })
+    let Whole { messages, room } = large::whole(edge, caller.tenant, received).await?;
+    let messages = messages.into_iter().map(MessageView::of_delivery).collect();
+    Ok(Received { messages, room })
 }
 
 pub(super) async fn receive(
@@ -173,6 +180,10 @@ pub(super) struct PeekPage {
     messages: Vec<MessageView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<Cursor>,
+    /// Until the answer is written.
+    #[serde(skip)]
+    #[schema(ignore)]
+    _room: Option<Taken>,
 }
 
 pub(super) async fn peek(
@@ -196,6 +207,7 @@ pub(super) async fn peek(
     let (peeked, next) = edge.node.read(read).await?.ok_or_else(|| {
         ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
     })?;
-    let messages = peeked.into_iter().map(MessageView::from).collect();
-    Ok(Answer(PeekPage { messages, next_cursor: next.map(Cursor) }))
+    let Whole { messages, room } = large::whole(&edge, tenant, peeked).await?;
+    let messages = messages.into_iter().map(MessageView::of_peeked).collect();
+    Ok(Answer(PeekPage { messages, next_cursor: next.map(Cursor), _room: room }))
 }

@@ -6,7 +6,9 @@ use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use queue::parcel::{Body, Parcel};
-use queue::{Definition, Mode, Reply, SendRefusal, Sent, Settings};
+use queue::{
+    BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, Reply, SendRefusal, Sent, Settings,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,13 +19,12 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Idempotency, Json, Path};
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace::TraceContext;
 
-/// Bytes of a request with one message: its body may be escaped.
-const SEND_BODY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a request with many.
 pub(super) const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
 /// Messages in a batch.
@@ -42,7 +43,7 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Send a message")
                 .scope("produce")
                 .idempotent()
-                .body_bytes_max(SEND_BODY_BYTES_MAX)
+                .body_bytes_max(REQUEST_BYTES_MAX)
                 .body::<NewMessage>()
                 .example(r#"{"body": {"to": "a@b.example"}, "delaySeconds": 5}"#)
                 .gives::<MessageSent>(202, "It is in the queue, and stays")
@@ -151,6 +152,9 @@ fn not_taken(refusal: SendRefusal) -> Problem {
         SendRefusal::GroupMissing => wrong("at messageGroupId: a FIFO queue needs it"),
         SendRefusal::GroupUnexpected => wrong("at messageGroupId: only a FIFO queue has groups"),
         SendRefusal::TooLarge => ProblemKind::PayloadTooLarge.because("the message is too large"),
+        SendRefusal::NotReserved => ProblemKind::Overloaded
+            .because("the body came to the archive too late: try again")
+            .retry_after_ms(1000),
     }
 }
 
@@ -165,25 +169,38 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
 }
 
 /// The parcel and the rest of a message, checked against its queue.
-pub(super) fn packed(settings: &Settings, parcel: &Parcel) -> Result<queue::NewMessage, Problem> {
-    let max = settings.max_body_bytes;
-    if parcel.counted_bytes() as u64 > max {
-        let detail = format!("at body: it has more than {max} bytes, with its attributes");
-        return Err(ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max));
-    }
+pub(super) fn packed(settings: &Settings, parcel: Parcel) -> Result<Outgoing, Problem> {
     let dedup = settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
-    let parcel = parcel.encode();
-    Ok(queue::NewMessage { delay_ms: None, priority: 0, group: None, dedup, parcel })
+    let mut packed =
+        Outgoing::new(parcel, settings.max_body_bytes).map_err(|why| too_large(settings, &why))?;
+    packed.message.dedup = dedup;
+    Ok(packed)
+}
+
+fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
+    let (max, large) = (settings.max_body_bytes, LARGE_BODY_BYTES_MAX);
+    let (max, detail) = match why {
+        TooLarge::Attributes => {
+            (BODY_BYTES_MAX, format!("at attributes: they have more than {BODY_BYTES_MAX} bytes"))
+        }
+        TooLarge::Whole if settings.large_bodies => {
+            (max, format!("at body: it has more than {max} bytes, with its attributes"))
+        }
+        TooLarge::Whole => {
+            let detail = format!(
+                "at body: it has more than {max} bytes, with its attributes; a queue with \
+                 `largeBodies` takes up to {large}"
+            );
+            (max, detail)
+        }
+    };
+    ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max)
 }
 
 impl NewMessage {
-    fn packed(
-        self,
-        definition: &Definition,
-        trace_id: Option<u128>,
-    ) -> Result<queue::NewMessage, Problem> {
+    fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
         let packed = self.packed_for(&definition.settings, trace_id)?;
-        match (definition.settings.mode, &packed.group) {
+        match (definition.settings.mode, &packed.message.group) {
             (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
             (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
             _ => Ok(packed),
@@ -195,7 +212,7 @@ impl NewMessage {
         self,
         settings: &Settings,
         trace_id: Option<u128>,
-    ) -> Result<queue::NewMessage, Problem> {
+    ) -> Result<Outgoing, Problem> {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
@@ -216,21 +233,20 @@ impl NewMessage {
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
-        let mut packed = packed(settings, &parcel)?;
-        packed.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
-        packed.priority = self.priority;
-        packed.group = self.message_group_id;
+        let mut packed = packed(settings, parcel)?;
+        let message = &mut packed.message;
+        message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
+        message.priority = self.priority;
+        message.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {
-            packed.dedup = Some(dedup_of_key(key));
+            message.dedup = Some(dedup_of_key(key));
         }
         Ok(packed)
     }
 }
 
 /// Those that can be sent, each with its place in the request.
-pub(super) fn good_of(
-    packed: &[Result<queue::NewMessage, Problem>],
-) -> Vec<(usize, queue::NewMessage)> {
+pub(super) fn good_of(packed: &[Result<Outgoing, Problem>]) -> Vec<(usize, Outgoing)> {
     let good =
         |(place, packed): (usize, &Result<_, _>)| Some((place, packed.as_ref().ok().cloned()?));
     packed.iter().enumerate().filter_map(good).collect()
@@ -259,7 +275,7 @@ pub(super) async fn send_one(
     caller: &Caller,
     name: &str,
     key: Option<kernel::IdempotencyKey>,
-    message: queue::NewMessage,
+    message: Outgoing,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
     service::admit(edge, caller, queue::place(caller.tenant, name), key, 1).await?;
     match service::send(edge, caller.tenant, name, key, vec![(0, message)]).await? {

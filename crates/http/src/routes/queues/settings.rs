@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use queue::{BODY_BYTES_MAX, Backoff, Settings};
+use queue::{BODY_BYTES_MAX, Backoff, LARGE_BODY_BYTES_MAX, Settings};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -75,8 +75,12 @@ pub(super) struct QueueChange {
     max_bytes: Given<u64>,
     /// Messages leased at the same time, at most.
     max_inflight: Option<u64>,
-    /// Bytes of a body and its attributes, at most: 262144 when not given.
+    /// Bytes of a body and its attributes, at most: 262144 when not given, 16777216 with
+    /// `largeBodies`.
     max_body_bytes: Option<u64>,
+    /// Whether bodies of more than 262144 bytes are taken. They lie in the archive until their
+    /// message is gone; who sends and receives sees no difference.
+    large_bodies: Option<bool>,
     /// Notes on the queue.
     tags: Option<BTreeMap<String, String>>,
 }
@@ -184,11 +188,26 @@ impl QueueChange {
         if let Some(max) = self.max_inflight {
             settings.max_inflight = within("maxInflight", max, 1, u64::MAX)?;
         }
+        if let Some(large) = self.large_bodies.filter(|large| *large != settings.large_bodies) {
+            settings.large_bodies = large;
+            let usual = if large { LARGE_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
+            // What was bounded more tightly stays so.
+            let was_usual = settings.max_body_bytes >= BODY_BYTES_MAX;
+            settings.max_body_bytes = if was_usual { usual } else { settings.max_body_bytes };
+        }
         if let Some(max) = self.max_body_bytes {
-            settings.max_body_bytes = within("maxBodyBytes", max, 1, BODY_BYTES_MAX)?;
+            settings.max_body_bytes = check_body_bytes(max, settings.large_bodies)?;
         }
         Ok(())
     }
+}
+
+fn check_body_bytes(max: u64, large_bodies: bool) -> Result<u64, Problem> {
+    if large_bodies || max <= BODY_BYTES_MAX {
+        return within("maxBodyBytes", max, 1, LARGE_BODY_BYTES_MAX);
+    }
+    let detail = format!("at maxBodyBytes: it is {BODY_BYTES_MAX} at most without `largeBodies`");
+    Err(ProblemKind::InvalidBody.because(detail))
 }
 
 fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), Problem> {

@@ -78,9 +78,9 @@ impl From<Story> for DeadLetterView {
     }
 }
 
-impl From<Peeked> for MessageView {
-    fn from(peeked: Peeked) -> MessageView {
-        let parcel = Parcel::decode(&peeked.parcel);
+impl MessageView {
+    /// Of a message that was looked at, and what is in it.
+    pub(super) fn of_peeked((peeked, parcel): (Peeked, Parcel)) -> MessageView {
         let trace_id = parcel.trace_id().map(|id| format!("{id:032x}"));
         let is_binary = matches!(parcel.body, Body::Binary(_));
         let attributes = parcel.attributes.into_iter();
@@ -99,14 +99,13 @@ impl From<Peeked> for MessageView {
         };
         MessageView { about, body: BodyAsJson(parcel.body) }
     }
-}
 
-impl From<Delivery> for MessageView {
-    fn from(delivery: Delivery) -> MessageView {
+    /// Of a message that was received, and what is in it.
+    pub(super) fn of_delivery((delivery, opened): (Delivery, Parcel)) -> MessageView {
         let handle = receipt_handle(&delivery.receipt);
         let Delivery { id, sequence, receives, sent_ms, group, parcel, story, .. } = delivery;
         let seen = Peeked { id, sequence, sent_ms, receives, reason: None, group, story, parcel };
-        let mut view = MessageView::from(seen);
+        let mut view = MessageView::of_peeked((seen, opened));
         view.about.receipt_handle = Some(handle);
         view
     }
@@ -144,7 +143,7 @@ mod tests {
                 let mut parcel = Parcel::new(body);
                 let attribute = queue::parcel::Attribute::text("Number", "7");
                 parcel.attributes.insert("weight".into(), attribute);
-                let view = MessageView::from(Peeked {
+                let peeked = Peeked {
                     id,
                     sequence: 3,
                     sent_ms: 1_700_000_000_000,
@@ -153,7 +152,8 @@ mod tests {
                     group: Some("g".into()),
                     story: None,
                     parcel: parcel.encode(),
-                });
+                };
+                let view = MessageView::of_peeked((peeked, parcel));
                 let mut put = Vec::new();
                 view.put(&mut put);
                 let put: Value = serde_json::from_slice(&put).expect("JSON");

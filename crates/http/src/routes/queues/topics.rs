@@ -18,6 +18,7 @@ use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::large::Outgoing;
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
@@ -379,7 +380,9 @@ async fn publish_all(
     let parts = parts(good, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
     let mut published = Vec::new();
     for (part, messages) in parts.into_iter().enumerate() {
-        let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();
+        // Never a large one: as a queue usually is, it takes none.
+        let sent = messages.into_iter().map(|(place, outgoing)| (place, outgoing.message));
+        let (places, messages): (Vec<usize>, Vec<_>) = sent.unzip();
         let key = key.map(|key| content_of(part_of(key, part), &places));
         let publish = Publish { topic: topic.to_owned(), messages };
         match submit(edge, caller, topic, key, &Command::Publish(publish)).await? {
@@ -388,7 +391,7 @@ async fn publish_all(
         }
     }
     let mut published = published.into_iter();
-    let outcome = |packed: Result<queue::NewMessage, Problem>| {
+    let outcome = |packed: Result<Outgoing, Problem>| {
         packed.map(|_| published.next().expect("an answer for each that was published").into())
     };
     Ok(packed.into_iter().map(outcome).collect())

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use kernel::machine::Effect;
 use kernel::rows::RowsReader;
 use kernel::{Machine, MachineId, TenantId};
+use queue::parcel::{ArchivedBody, Body, Parcel};
 use queue::{
     Ack, Backoff, Command, Create, Extend, MACHINE, Mode, Nack, NewMessage, Queues, Receipt,
-    Receive, Send, Settings, Update,
+    Receive, ReserveBody, Send, Settings, Update,
 };
 
 use super::QueueModel;
 use super::ledger::{Ledger, Name};
+use super::look::body_of;
 use crate::random::Random;
 use crate::subject::{Archive, Draft, Model, Subject};
 
@@ -125,6 +127,20 @@ impl QueueSubject {
         }
     }
 
+    /// A message with a body that was reserved, mostly for this queue, and mostly not sent before.
+    fn large_message(&mut self, random: &mut Random, name: &Name, mode: Mode) -> NewMessage {
+        let message = self.message(random, mode);
+        let mut ledger = self.ledger.borrow_mut();
+        let mine = |(queue, _): &(Name, ArchivedBody)| queue == name || random.chance(20);
+        let Some(place) = ledger.reserved.iter().rposition(mine) else { return message };
+        let (_, body) = ledger.reserved[place];
+        if random.chance(900) {
+            ledger.reserved.remove(place);
+        }
+        let parcel = Parcel::new(Body::Text(String::new())).encode_archived(&body);
+        NewMessage { parcel, ..message }
+    }
+
     fn send(&mut self, random: &mut Random, name: &Name, mode: Mode) -> Command {
         let queue = name.1.clone();
         if queue == BULK && !self.burst && random.chance(150) {
@@ -139,8 +155,19 @@ impl QueueSubject {
             };
             return Command::Send(Send { queue, messages: (0..300).map(tiny).collect() });
         }
+        if random.chance(150) {
+            let (sha256, bytes) = ([random.pick(&[1, 2, 3]); 32], random.pick(&[1, 300, 5_000]));
+            return Command::ReserveBody(ReserveBody { queue, sha256, bytes });
+        }
         let count = random.pick(&[1, 1, 1, 2, 3, 5]);
-        let messages = (0..count).map(|_| self.message(random, mode)).collect();
+        let mut one = || {
+            if random.chance(300) {
+                self.large_message(random, name, mode)
+            } else {
+                self.message(random, mode)
+            }
+        };
+        let messages = (0..count).map(|_| one()).collect();
         Command::Send(Send { queue, messages })
     }
 
@@ -228,7 +255,15 @@ impl Subject for QueueSubject {
         Draft { to: queue::place(name.0, &name.1), tenant: name.0, command: command.encode() }
     }
 
-    fn perform(&mut self, _: &Effect, _: &RowsReader, _: &mut Archive, _: &mut Random) -> Bytes {
-        unreachable!("queues ask for nothing")
+    fn perform(
+        &mut self,
+        effect: &Effect,
+        _: &RowsReader,
+        _: &mut Archive,
+        _: &mut Random,
+    ) -> Bytes {
+        let body = body_of(effect).expect("queues asked for it");
+        self.ledger.borrow_mut().deleted(body);
+        Command::BodyDeleted { effect: effect.number }.encode()
     }
 }

@@ -1,13 +1,14 @@
 //! What each command does, and what it must answer.
 
+use queue::parcel::ArchivedBody;
 use queue::{
-    Command, Create, MessageId, Mode, NewMessage, Receipt, Receive, Refusal, Reply, SendRefusal,
-    Sent, Settled, Update,
+    Command, Create, MessageId, Mode, NewMessage, RESERVED_MS, Receipt, Receive, Refusal, Reply,
+    ReserveBody, SendRefusal, Sent, Settled, Update,
 };
 
 use super::ledger::Name;
-use super::plain::{Class, Known, MESSAGE_BYTES, Message, New, Queue, Rank, State};
-use super::{Lease, QueueModel, post};
+use super::plain::{Class, Known, Message, New, Queue, Rank, State, counted};
+use super::{Lease, QueueModel, Reservation, post};
 use crate::naive::Scene;
 use crate::subject::{Difference, same};
 
@@ -50,6 +51,8 @@ impl QueueModel {
         let queue = &mut self.queues[at];
         queue.known.clear();
         queue.ready.clear();
+        let any = queue.messages.iter().any(|m| ArchivedBody::of(&m.parcel).is_some());
+        self.purges += usize::from(any);
         for message in std::mem::take(&mut queue.messages) {
             queue.perhaps_expired += u64::from(message.perhaps_gone);
             self.ledger.borrow_mut().gone(message.id, &queue.name, why)?;
@@ -77,7 +80,63 @@ impl QueueModel {
         Ok(Reply::Sent(sent))
     }
 
+    fn reserve(
+        &mut self,
+        at: usize,
+        asked: &ReserveBody,
+        shard: u16,
+        actual: &Reply,
+    ) -> Result<Reply, Difference> {
+        let Reply::BodyReserved(body) = *actual else {
+            return Err(format!("not reserved: {actual:?}"));
+        };
+        let queue = &self.queues[at];
+        self.ledger.borrow_mut().reserve(&queue.name, body)?;
+        let until_ms = self.now_ms + RESERVED_MS;
+        let reservation = Reservation { body: (queue.name.0, body), queue: queue.uid, until_ms };
+        self.reservations.push(reservation);
+        let (sha256, bytes) = (asked.sha256, asked.bytes);
+        Ok(Reply::BodyReserved(ArchivedBody { shard, number: body.number, sha256, bytes }))
+    }
+
+    /// Reservations that nobody has used in time.
+    pub(super) fn end_reservations(&mut self) -> Result<(), Difference> {
+        let now_ms = self.now_ms;
+        for ended in self.reservations.extract_if(.., |reserved| reserved.until_ms <= now_ms) {
+            self.ledger.borrow_mut().end_body(ended.body)?;
+        }
+        Ok(())
+    }
+
     fn send_one(
+        &mut self,
+        at: usize,
+        shard: u16,
+        new: &NewMessage,
+        actual: &Result<Sent, SendRefusal>,
+        rank: Rank,
+    ) -> Result<Result<Sent, SendRefusal>, Difference> {
+        let Some(body) = ArchivedBody::of(&new.parcel) else {
+            return self.take_new(at, shard, new, actual, rank);
+        };
+        let queue = &self.queues[at];
+        let body = (queue.name.0, body);
+        let mine = |reserved: &Reservation| (reserved.body, reserved.queue) == (body, queue.uid);
+        let Some(place) = self.reservations.iter().position(mine) else {
+            return Ok(Err(SendRefusal::NotReserved));
+        };
+        self.reservations.remove(place);
+        let sent = self.take_new(at, shard, new, actual, rank)?;
+        match sent {
+            Ok(Sent { id, duplicate: false, .. }) => {
+                self.ledger.borrow_mut().sent_with(id, body);
+            }
+            _ => self.ledger.borrow_mut().end_body(body)?,
+        }
+        Ok(sent)
+    }
+
+    fn take_new(
         &mut self,
         at: usize,
         shard: u16,
@@ -96,7 +155,7 @@ impl QueueModel {
         if let Some(Known { id, sequence, .. }) = known.copied() {
             return Ok(Ok(Sent { id, sequence, duplicate: true }));
         }
-        if let Some(refusal) = refusal(queue, new.parcel.len() as u64, *actual) {
+        if let Some(refusal) = refusal(queue, counted(&new.parcel), *actual) {
             return Ok(Err(refusal));
         }
         let sequence = queue.last_sequence + 1;
@@ -246,6 +305,8 @@ impl QueueModel {
             Command::Ack(ack) => name(&ack.queue),
             Command::Nack(nack) => name(&nack.queue),
             Command::Extend(extend) => name(&extend.queue),
+            Command::ReserveBody(reserve) => name(&reserve.queue),
+            Command::BodyDeleted { .. } => return Ok(Reply::BodyGone),
             other => return Err(format!("no client of the simulator asks for {other:?}")),
         };
         let Some(at) = self.find(&name) else { return Ok(Reply::Refused(Refusal::NoQueue)) };
@@ -262,6 +323,9 @@ impl QueueModel {
                 Reply::Purged
             }
             Command::Send(send) => self.send(at, scene.place().shard.0, &send.messages, actual)?,
+            Command::ReserveBody(asked) => {
+                self.reserve(at, &asked, scene.place().shard.0, actual)?
+            }
             Command::Receive(receive) => self.lease(at, &receive, actual)?,
             Command::Ack(ack) => self.ack(at, &ack.receipts)?,
             Command::Nack(nack) => {
@@ -279,11 +343,7 @@ impl QueueModel {
 }
 
 /// Why a message is not taken. What is too old may count or not, so the answer may depend on it.
-fn refusal(
-    queue: &Queue,
-    parcel_bytes: u64,
-    actual: Result<Sent, SendRefusal>,
-) -> Option<SendRefusal> {
+fn refusal(queue: &Queue, bytes: u64, actual: Result<Sent, SendRefusal>) -> Option<SendRefusal> {
     let sum = |sizes: &dyn Fn(&Message) -> u64| {
         let all: u64 = queue.messages.iter().map(sizes).sum();
         let gone = queue.messages.iter().filter(|message| message.perhaps_gone);
@@ -291,12 +351,7 @@ fn refusal(
     };
     let checks = [
         (SendRefusal::Messages, sum(&|_| 1), 1, queue.settings.max_messages),
-        (
-            SendRefusal::Bytes,
-            sum(&Message::bytes),
-            parcel_bytes + MESSAGE_BYTES,
-            queue.settings.max_bytes,
-        ),
+        (SendRefusal::Bytes, sum(&Message::bytes), bytes, queue.settings.max_bytes),
     ];
     checks.into_iter().find_map(|(refusal, (least, most), more, max)| {
         let max = max?;

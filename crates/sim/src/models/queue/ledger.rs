@@ -3,9 +3,10 @@
 //! The models write into it as they go, and it takes no step that a message must not take. So it
 //! is here that a message lost between two shards, or come twice, is found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::TenantId;
+use queue::parcel::ArchivedBody;
 use queue::{MessageId, Mode, Receipt};
 
 use crate::subject::{Difference, same};
@@ -23,10 +24,28 @@ enum Where {
     Gone(&'static str),
 }
 
+/// A body in the archive.
+pub(super) type BodyOf = (TenantId, ArchivedBody);
+
+/// What a body is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyState {
+    /// Reserved, or some message's.
+    Needed,
+    /// Nobody's any more: it is to be deleted.
+    Ended,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     messages: BTreeMap<(u16, u64, u64), Where>,
+    bodies: BTreeMap<BodyOf, BodyState>,
+    body_of: BTreeMap<(u16, u64, u64), BodyOf>,
+    /// Those that an executor has deleted.
+    deleted: BTreeSet<BodyOf>,
+    /// Bodies that were reserved, for clients to send, the latest last.
+    pub(super) reserved: Vec<(Name, ArchivedBody)>,
     /// Every receipt that was given out, the latest last.
     pub(super) receipts: Vec<(Name, Receipt)>,
     /// The queues that there are: mode and version.
@@ -50,8 +69,46 @@ impl Ledger {
 
     /// A message was handed out.
     pub(super) fn delivered(&mut self, id: MessageId, queue: &Name) -> Result<(), Difference> {
+        if let Some(body) = self.body_of.get(&key(id)).filter(|body| self.deleted.contains(body)) {
+            return Err(format!("{id:?} is handed out, and its body was deleted: {body:?}"));
+        }
         let here = Where::In(queue.clone());
         self.step(id, Some(here.clone()), here)
+    }
+
+    /// A place is kept for a body; it never was before.
+    pub(super) fn reserve(&mut self, queue: &Name, body: ArchivedBody) -> Result<(), Difference> {
+        self.reserved.push((queue.clone(), body));
+        let was = self.bodies.insert((queue.0, body), BodyState::Needed);
+        same(&format!("what {body:?} was"), &None, &was)
+    }
+
+    /// A message was accepted with this body.
+    pub(super) fn sent_with(&mut self, id: MessageId, body: BodyOf) {
+        self.body_of.insert(key(id), body);
+    }
+
+    /// Nobody has a body any more.
+    pub(super) fn end_body(&mut self, body: BodyOf) -> Result<(), Difference> {
+        let was = self.bodies.insert(body, BodyState::Ended);
+        same(&format!("what {body:?} was"), &Some(BodyState::Needed), &was)
+    }
+
+    /// An executor has deleted a body.
+    pub(super) fn deleted(&mut self, body: BodyOf) {
+        self.deleted.insert(body);
+    }
+
+    /// Nothing is deleted, or asked to be, that somebody needs.
+    pub(super) fn check_bodies(
+        &self,
+        asked: impl Iterator<Item = BodyOf>,
+    ) -> Result<(), Difference> {
+        for body in asked.chain(self.deleted.iter().copied()) {
+            let state = self.bodies.get(&body);
+            same(&format!("what {body:?} is"), &Some(&BodyState::Ended), &state)?;
+        }
+        Ok(())
     }
 
     /// A message has come to its end.
@@ -61,7 +118,8 @@ impl Ledger {
         queue: &Name,
         why: &'static str,
     ) -> Result<(), Difference> {
-        self.step(id, Some(Where::In(queue.clone())), Where::Gone(why))
+        self.step(id, Some(Where::In(queue.clone())), Where::Gone(why))?;
+        self.body_of.remove(&key(id)).map_or(Ok(()), |body| self.end_body(body))
     }
 
     /// A message has died.
@@ -88,6 +146,8 @@ impl Ledger {
             Where::Gone(_) => false,
         };
         let left = self.messages.iter().find(|(_, place)| is_left(place));
-        same("message that has not come to its end", &None, &left)
+        same("message that has not come to its end", &None, &left)?;
+        let mut kept = self.bodies.keys().filter(|body| !self.deleted.contains(body));
+        same("body that is left in the archive", &None, &kept.next())
     }
 }

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::TenantId;
-use kernel::machine::{Place, machine_key};
+use kernel::machine::{Effect, Place, machine_key, pending_effects};
 use kernel::rows::{RowsReader, Scan};
-use queue::{Described, MACHINE, PeekState, Peeked};
+use kernel::{TenantId, Unreadable};
+use queue::{Described, MACHINE, PeekState, Peeked, QueueEffect};
 
 use super::QueueModel;
 use super::clients::TENANTS;
-use super::ledger::{Ledger, Name};
+use super::ledger::{BodyOf, Ledger, Name};
 use super::plain::{Class, Message, Queue, Rank, State};
 use crate::subject::{Difference, Sight, same, short};
 
 /// Kinds of rows of which nothing is left when no message is. A group that is ready, and is left
 /// with nothing by age, stays listed until somebody receives.
-const KINDS_OF_MESSAGES: [u8; 5] = *b"hxwke";
+const KINDS_OF_MESSAGES: [u8; 7] = *b"hxwkebo";
 
 impl QueueModel {
     pub(super) fn look(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
@@ -62,12 +62,22 @@ impl QueueModel {
         for tenant in TENANTS {
             let mine = || self.queues.iter().filter(|queue| queue.name.0 == tenant);
             let bytes: u64 = mine().flat_map(|queue| &queue.messages).map(Message::bytes).sum();
+            let reserved = self.reservations.iter().filter(|reserved| reserved.body.0 == tenant);
+            let bytes = bytes + reserved.map(|reserved| reserved.body.1.bytes).sum::<u64>();
             let used = sight.usage.get(&tenant).copied().unwrap_or_default();
             same("usage: bytes", &i64::try_from(bytes).expect("small"), &used.bytes)?;
             let leased: u64 = mine().map(|queue| queue.leased()).sum();
             same("usage: leased", &i64::try_from(leased).expect("small"), &used.leased)?;
         }
         Ok(())
+    }
+
+    /// That what is to be deleted is nobody's any more.
+    pub(super) fn check_bodies(&self, sight: &Sight<'_>) -> Result<(), Difference> {
+        let pending = pending_effects(sight.rows, 0, usize::MAX).into_iter();
+        let mine = pending.filter(|effect| effect.machine == MACHINE);
+        let asked: Result<Vec<BodyOf>, _> = mine.map(|effect| body_of(&effect)).collect();
+        self.ledger.borrow().check_bodies(asked.map_err(|error| error.to_string())?.into_iter())
     }
 
     pub(super) fn look_healed(&self, rows: &RowsReader) -> Result<(), Difference> {
@@ -85,6 +95,12 @@ impl QueueModel {
         let here = |name: &Name| self.place.is_some_and(|place| is_here(name, place));
         self.ledger.borrow().check_healed(here)
     }
+}
+
+/// The body that an effect is about.
+pub(super) fn body_of(effect: &Effect) -> Result<BodyOf, Unreadable> {
+    let QueueEffect::DeleteBody(body) = QueueEffect::decode(&effect.payload)?;
+    Ok((effect.tenant, body))
 }
 
 struct Look<'a> {

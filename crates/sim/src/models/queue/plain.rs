@@ -3,13 +3,20 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use queue::parcel::ArchivedBody;
 use queue::{DeadLetter, MessageId, Mode, Settings, Story, Totals};
 
 use super::ledger::{Ledger, Name};
 use crate::subject::Difference;
 
 /// What a message counts besides its parcel.
-pub(super) const MESSAGE_BYTES: u64 = 100;
+const MESSAGE_BYTES: u64 = 100;
+/// What a message with this parcel counts, with what of it lies in the archive.
+pub(super) fn counted(parcel: &Bytes) -> u64 {
+    let archived = ArchivedBody::of(parcel).map_or(0, |body| body.bytes);
+    parcel.len() as u64 + MESSAGE_BYTES + archived
+}
+
 /// Hidden messages that come back in one entry.
 const COME_BACK_MAX: usize = 256;
 
@@ -85,7 +92,7 @@ pub(super) struct Message {
 
 impl Message {
     pub(super) fn bytes(&self) -> u64 {
-        self.parcel.len() as u64 + MESSAGE_BYTES
+        counted(&self.parcel)
     }
 
     pub(super) fn free(&self) -> Option<&Free> {

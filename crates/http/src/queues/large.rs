@@ -1,0 +1,245 @@
+//! Messages whose bodies are too large for a queue to hold itself.
+//!
+//! ```text
+//!   send      reserve ─▶ put into the archive ─▶ send where it lies
+//!   receive   lease ─▶ read from the archive, look whether it is the same ─▶ answer
+//! ```
+//!
+//! A crash on the way in leaves a reservation, which ends by itself and takes the object with it.
+
+use bytes::Bytes;
+use kernel::{IdempotencyKey, TenantId};
+use node::{BodyError, Refusal};
+use queue::parcel::{ArchivedBody, Parcel};
+use queue::{BODY_BYTES_MAX, Command, NewMessage, Reply, ReserveBody};
+use sha2::{Digest, Sha256};
+
+use super::service;
+use crate::app::Edge;
+use crate::problem::Problem;
+use crate::room::Taken;
+use crate::telemetry::metrics::body_lost;
+
+/// Bytes of a request with one large body: it may be escaped.
+pub(crate) const REQUEST_BYTES_MAX: usize = 32 << 20;
+
+/// A message to be sent, and what of it goes to the archive.
+#[derive(Clone)]
+pub(crate) struct Outgoing {
+    /// As the queue takes it, but that it does not know yet where a large body lies.
+    pub(crate) message: NewMessage,
+    large: Option<Large>,
+}
+
+/// A body, and the parcel it was taken out of.
+#[derive(Clone)]
+struct Large {
+    parcel: Parcel,
+    body: Bytes,
+}
+
+/// Of a body that lies nowhere yet. As long as any other: how a batch is cut into commands must not
+/// depend on it.
+const NOWHERE: ArchivedBody = ArchivedBody { shard: 0, number: 0, sha256: [0; 32], bytes: 0 };
+
+/// Why a parcel cannot be sent.
+pub(crate) enum TooLarge {
+    /// It has more than its queue takes.
+    Whole,
+    /// Its attributes have: they stay in the queue in any case.
+    Attributes,
+}
+
+impl Outgoing {
+    /// A parcel on its way to a queue that takes so many bytes.
+    pub(crate) fn new(parcel: Parcel, bytes_max: u64) -> Result<Outgoing, TooLarge> {
+        let counted = parcel.counted_bytes() as u64;
+        if counted > bytes_max {
+            return Err(TooLarge::Whole);
+        }
+        if counted <= BODY_BYTES_MAX {
+            return Ok(Outgoing { message: bare(parcel.encode()), large: None });
+        }
+        if counted - parcel.body.bytes().len() as u64 > BODY_BYTES_MAX {
+            return Err(TooLarge::Attributes);
+        }
+        let mut parcel = parcel;
+        let body = parcel.body.take();
+        let message = bare(parcel.encode_archived(&NOWHERE));
+        Ok(Outgoing { message, large: Some(Large { parcel, body }) })
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        self.large.is_some()
+    }
+}
+
+fn bare(parcel: Bytes) -> NewMessage {
+    NewMessage { delay_ms: None, priority: 0, group: None, dedup: None, parcel }
+}
+
+/// What could not be put into the archive.
+pub(crate) enum NotStored {
+    /// The machine refuses.
+    Refused(queue::Refusal),
+    /// The node does.
+    Failed(Refusal),
+}
+
+impl From<Refusal> for NotStored {
+    fn from(refusal: Refusal) -> NotStored {
+        NotStored::Failed(refusal)
+    }
+}
+
+/// Puts the large bodies of one command into the archive. What was answered before under this key
+/// is answered again, and needs none.
+pub(crate) async fn store(
+    edge: &Edge,
+    tenant: TenantId,
+    queue: &str,
+    key: Option<IdempotencyKey>,
+    messages: Vec<Outgoing>,
+) -> Result<Vec<NewMessage>, NotStored> {
+    let any = messages.iter().any(Outgoing::is_large);
+    if !any || edge.node.is_answered(queue::place(tenant, queue), key).await? {
+        return Ok(messages.into_iter().map(|outgoing| outgoing.message).collect());
+    }
+    let mut stored = Vec::with_capacity(messages.len());
+    for Outgoing { mut message, large } in messages {
+        if let Some(Large { parcel, body }) = large {
+            let at = store_one(edge, tenant, queue, body).await?;
+            message.parcel = parcel.encode_archived(&at);
+        }
+        stored.push(message);
+    }
+    Ok(stored)
+}
+
+async fn store_one(
+    edge: &Edge,
+    tenant: TenantId,
+    queue: &str,
+    body: Bytes,
+) -> Result<ArchivedBody, NotStored> {
+    let bytes = body.clone();
+    let sha256 = edge.node.read(move || Sha256::digest(&bytes).into()).await?;
+    let reserve = ReserveBody { queue: queue.to_owned(), sha256, bytes: body.len() as u64 };
+    let command = Command::ReserveBody(reserve);
+    let at = match service::submit(edge, tenant, queue, None, &command).await? {
+        Reply::BodyReserved(at) => at,
+        Reply::Refused(refusal) => return Err(NotStored::Refused(refusal)),
+        other => unreachable!("a ReserveBody is answered with {other:?}"),
+    };
+    let put = edge.node.put_body(tenant, &at, body);
+    // Long before the reservation ends: what is put afterwards would stay for ever.
+    match tokio::time::timeout(edge.limits.body_timeout, put).await {
+        Ok(put) => put?,
+        Err(_late) => {
+            let what = "it takes too long".to_owned();
+            return Err(Refusal::ArchiveWrite { what }.into());
+        }
+    }
+    Ok(at)
+}
+
+/// A message was not taken because its reservation had ended: nobody else deletes what was put
+/// into the archive meanwhile.
+pub(crate) async fn give_up(edge: &Edge, tenant: TenantId, parcel: &[u8]) {
+    if let Some(at) = ArchivedBody::of(parcel).filter(|at| *at != NOWHERE) {
+        edge.node.drop_body(tenant, &at).await;
+    }
+}
+
+/// Something with a parcel.
+pub(crate) trait Parcelled {
+    /// As a queue holds it.
+    fn parcel(&self) -> &[u8];
+    /// What it is called in logs.
+    fn id(&self) -> queue::MessageId;
+}
+
+impl Parcelled for queue::Delivery {
+    fn parcel(&self) -> &[u8] {
+        &self.parcel
+    }
+
+    fn id(&self) -> queue::MessageId {
+        self.id
+    }
+}
+
+impl Parcelled for queue::Peeked {
+    fn parcel(&self) -> &[u8] {
+        &self.parcel
+    }
+
+    fn id(&self) -> queue::MessageId {
+        self.id
+    }
+}
+
+/// Messages with what is in them, wherever it lay.
+pub(crate) struct Whole<T> {
+    pub(crate) messages: Vec<(T, Parcel)>,
+    /// To be held until the answer is gone.
+    pub(crate) room: Option<Taken>,
+}
+
+/// Opens the parcels of messages. One whose body is not what was sent is left out, and told of in
+/// the log: its lease ends, and in the end it is a dead letter.
+pub(crate) async fn whole<T: Parcelled>(
+    edge: &Edge,
+    tenant: TenantId,
+    messages: Vec<T>,
+) -> Result<Whole<T>, Problem> {
+    let bodies = messages.iter().filter_map(|message| ArchivedBody::of(message.parcel()));
+    let bytes: u64 = bodies.map(|body| body.bytes).sum();
+    let room = if bytes == 0 {
+        None
+    } else {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Some(edge.large.wait(&edge.limits, bytes).await?)
+    };
+    let mut opened = Vec::with_capacity(messages.len());
+    let mut unavailable = None;
+    for message in messages {
+        let mut parcel = Parcel::decode(message.parcel());
+        if let Some(at) = ArchivedBody::of(message.parcel()) {
+            match fill(edge, tenant, at, &mut parcel).await {
+                Ok(()) => {}
+                Err(error) => {
+                    let id = super::message_id(message.id());
+                    tracing::error!(%error, message = id, "a large body is not handed out");
+                    match error {
+                        BodyError::Lost(_) => body_lost(),
+                        BodyError::Unavailable(what) => unavailable = Some(what),
+                    }
+                    continue;
+                }
+            }
+        }
+        opened.push((message, parcel));
+    }
+    match unavailable {
+        Some(what) if opened.is_empty() => Err(Refusal::Archive { what }.into()),
+        _ => Ok(Whole { messages: opened, room }),
+    }
+}
+
+async fn fill(
+    edge: &Edge,
+    tenant: TenantId,
+    at: ArchivedBody,
+    parcel: &mut Parcel,
+) -> Result<(), BodyError> {
+    let bytes = edge.node.body(tenant, &at).await?;
+    let check = move || {
+        let digest: [u8; 32] = Sha256::digest(&bytes).into();
+        (digest == at.sha256).then(|| Vec::from(bytes))
+    };
+    let stopped = |refusal: Refusal| BodyError::Unavailable(refusal.to_string());
+    let bytes = edge.node.read(check).await.map_err(stopped)?;
+    let filled = bytes.is_some_and(|bytes| parcel.body.fill(bytes));
+    filled.then_some(()).ok_or_else(|| BodyError::Lost("its digest is another".to_owned()))
+}

@@ -1,0 +1,353 @@
+//! Bodies that a queue does not hold itself: who sends and receives sees no difference.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http_edge::limits::Limits;
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, HANG, Server};
+
+/// Between two looks at what executors do in the background.
+const LOOK: Duration = Duration::from_millis(5);
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn text(bytes: usize) -> String {
+    "0123456789abcdef".repeat(bytes / 16)
+}
+
+impl Server {
+    fn bodies(&self) -> PathBuf {
+        self.folder.path().join("data/archive/bodies")
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        files(&self.bodies())
+    }
+
+    async fn until_objects(&self, count: usize) {
+        let look = async {
+            while self.objects().len() != count {
+                // sleeps because executors work in the background and nothing tells when they are done
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(HANG, look).await.expect("the archive has as many in the end");
+    }
+
+    async fn large(&self, name: &str) {
+        self.make(json!({"name": name, "largeBodies": true})).await;
+    }
+
+    async fn one(&self, queue: &str) -> Value {
+        self.receive(queue, json!({})).await.remove(0)
+    }
+
+    async fn ack(&self, queue: &str, message: &Value) {
+        assert_eq!(self.settle(queue, message, "ack", json!({})).await.status, 204);
+    }
+
+    async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
+        let head = format!(
+            "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.{action}\r\n"
+        );
+        self.send("POST", "/sqs", &head, &body.to_string()).await
+    }
+}
+
+#[tokio::test]
+async fn large_bodies_come_back_as_they_were_and_leave_the_archive_with_their_message() {
+    let (server, _) = Server::start_product(2).await;
+    server.large("jobs").await;
+    let view = server.look("jobs").await;
+    assert_eq!((&view["largeBodies"], &view["maxBodyBytes"]), (&json!(true), &json!(16 << 20)));
+    for body in [json!(text(300 << 10)), json!({"n": 1.50, "text": text(5 << 20)})] {
+        let attributes = json!({"kind": "mail"});
+        let sent = server.send_to("jobs", json!({"body": body, "attributes": attributes})).await;
+        assert_eq!(server.objects().len(), 1);
+        let bytes = server.look("jobs").await["bytes"].as_u64().expect("a number");
+        assert!(bytes > 300 << 10, "{bytes}");
+        let peeked = Server::ok(&server.get("/v1/queues/jobs/messages").await, 200);
+        assert!(peeked["messages"][0]["body"] == body, "looking shows it too");
+        let got = server.one("jobs").await;
+        assert_eq!((&got["messageId"], &got["attributes"]), (&sent["messageId"], &attributes));
+        assert!(got["body"] == body);
+        server.ack("jobs", &got).await;
+        server.until_objects(0).await;
+    }
+    // What a queue holds itself never goes there.
+    server.send_to("jobs", json!({"body": text(256 << 10)})).await;
+    assert!(server.objects().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_bodies_by_hand_are_bytes_or_text() {
+    let (server, _) = Server::start_product(1).await;
+    server.large("jobs").await;
+    let text = text(300 << 10);
+    assert_eq!(server.send("PUT", "/q/jobs", "", &text).await.status, 202);
+    let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n % 251 + 5) as u8).collect();
+    let mut put = format!(
+        "PUT /q/jobs HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        bytes.len()
+    )
+    .into_bytes();
+    put.extend(&bytes);
+    assert_eq!(server.raw(put).await.status, 202);
+    let got = Server::ok(&server.get("/q/jobs?n=10").await, 200)["messages"].clone();
+    assert!(got[0]["body"] == text && got[0].get("bodyEncoding").is_none());
+    assert_eq!(got[1]["bodyEncoding"], "base64");
+    assert!(got[1]["body"] == STANDARD.encode(&bytes));
+    for place in 0..2 {
+        let handle = got[place]["receiptHandle"].as_str().expect("a handle");
+        assert_eq!(server.send("DELETE", &format!("/q/jobs/{handle}"), "", "").await.status, 204);
+    }
+    server.until_objects(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_bodies_for_clients_of_sqs_have_the_right_digests() {
+    let (server, _) = Server::start_product(1).await;
+    server.large("jobs").await;
+    let url = "http://x/sqs/default/jobs";
+    for bytes in [300 << 10, 5 << 20] {
+        let body = text(bytes);
+        let md5 = sqs::digest::body(&body);
+        let send = json!({"QueueUrl": url, "MessageBody": body});
+        let sent = Server::ok(&server.sqs_call("SendMessage", &send).await, 200);
+        assert_eq!(sent["MD5OfMessageBody"], md5);
+        let receive = json!({"QueueUrl": url});
+        let got = Server::ok(&server.sqs_call("ReceiveMessage", &receive).await, 200);
+        let message = &got["Messages"][0];
+        assert_eq!(message["MD5OfBody"], md5);
+        assert!(message["Body"] == body);
+        let delete = json!({"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]});
+        Server::ok(&server.sqs_call("DeleteMessage", &delete).await, 200);
+        server.until_objects(0).await;
+    }
+    let entry = |id: &str| json!({"Id": id, "MessageBody": text(300 << 10)});
+    let batch = json!({"QueueUrl": url, "Entries": [entry("a"), entry("b")]});
+    let sent = Server::ok(&server.sqs_call("SendMessageBatch", &batch).await, 200);
+    assert_eq!(sent["Successful"].as_array().map(Vec::len), Some(2));
+    assert_eq!(server.objects().len(), 2);
+    // Queues without it are as they were.
+    server.make(json!({"name": "small"})).await;
+    let small = "http://x/sqs/default/small";
+    let send = json!({"QueueUrl": small, "MessageBody": text(300 << 10)});
+    let refused = server.sqs_call("SendMessage", &send).await;
+    assert!(refused.head.contains("invalidparametervalue"), "{refused:?}");
+    let half = |id: &str| json!({"Id": id, "MessageBody": text(200 << 10)});
+    let batch = json!({"QueueUrl": small, "Entries": [half("a"), half("b")]});
+    let refused = server.sqs_call("SendMessageBatch", &batch).await;
+    assert!(refused.head.contains("batchrequesttoolong"), "{refused:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_between_sending_and_receiving_loses_nothing() {
+    let (server, _) = Server::start_product(2).await;
+    server.make(json!({"name": "jobs", "largeBodies": true, "maxReceiveCount": 1, "deadLetterQueue": "dead"})).await;
+    let body = text(1 << 20);
+    server.send_to("jobs", json!({"body": body})).await;
+    let (server, _) = server.restart_product().await;
+    let got = server.one("jobs").await;
+    assert!(got["body"] == body);
+    assert_eq!(server.settle("jobs", &got, "nack", json!({})).await.status, 204);
+    let (server, _) = server.restart_product().await;
+    let dead = server.receive("dead", json!({"waitSeconds": 20})).await.remove(0);
+    assert!(dead["body"] == body);
+    assert_eq!(server.objects().len(), 1);
+    assert_eq!(server.send("DELETE", "/v1/queues/dead", "", "").await.status, 204);
+    server.until_objects(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_was_sent_is_not_handed_out() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "largeBodies": true, "maxReceiveCount": 2, "deadLetterQueue": "dead"})).await;
+    let body = text(300 << 10);
+    server.send_to("jobs", json!({"body": body})).await;
+    server.send_to("jobs", json!({"body": "small"})).await;
+    let object = server.objects().remove(0);
+    let mut bytes = std::fs::read(&object).expect("it is there");
+    assert!(bytes == body.as_bytes(), "the archive has it as it is");
+    bytes[1000] ^= 1;
+    let shorter = bytes[1..].to_vec();
+    for tampered in [Some(bytes), Some(shorter), None] {
+        match &tampered {
+            Some(bytes) => std::fs::write(&object, bytes).expect("it can be written"),
+            None => std::fs::remove_file(&object).expect("it can be removed"),
+        }
+        let page = Server::ok(&server.get("/v1/queues/jobs/messages").await, 200);
+        let page = page["messages"].as_array().expect("a list").clone();
+        assert_eq!(page.iter().map(|m| &m["body"]).collect::<Vec<_>>(), [&json!("small")]);
+    }
+    let got = server.receive("jobs", json!({"maxMessages": 10})).await;
+    assert_eq!(got.len(), 1, "the other one");
+    server.ack("jobs", &got[0]).await;
+    assert_eq!(server.look("jobs").await["inflight"], 1, "its lease goes on");
+    std::fs::write(&object, &body).expect("it can be written");
+    ahead_ms.fetch_add(31_000, Ordering::SeqCst);
+    let got = server.receive("jobs", json!({"waitSeconds": 20})).await;
+    assert!(got[0]["body"] == body, "nothing of it was lost");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.large("jobs").await;
+    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
+    let (bodies, aside) = (server.bodies(), server.folder.path().join("aside"));
+    std::fs::rename(&bodies, &aside).expect("it can be moved");
+    std::fs::write(&bodies, "not a folder").expect("it can be written");
+    let send = "/v1/queues/jobs/messages";
+    let large = json!({"body": text(300 << 10)}).to_string();
+    let detail = server.post(send, &large).await.problem(503, "archive-unavailable");
+    assert!(detail.contains("archive"), "{detail}");
+    let batch = format!(r#"{{"messages": [{{"body": "small"}}, {large}]}}"#);
+    let path = "/v1/queues/jobs/messages:batch";
+    server.post(path, &batch).await.problem(503, "archive-unavailable");
+    assert_eq!(server.look("jobs").await["visible"], 1, "nothing of it was sent");
+    let receive = "/v1/queues/jobs/messages:receive";
+    server.post(receive, "{}").await.problem(503, "archive-unavailable");
+    server.send_to("jobs", json!({"body": "small"})).await;
+    assert_eq!(server.one("jobs").await["body"], "small");
+    std::fs::remove_file(&bodies).expect("it can be removed");
+    std::fs::rename(&aside, &bodies).expect("it can be moved");
+    assert_eq!(server.post(send, &large).await.status, 202);
+    // What was reserved for what failed ends, and takes nothing with it.
+    ahead_ms.fetch_add(2 * 60 * 60 * 1000, Ordering::SeqCst);
+    let ask = json!({"maxMessages": 10, "waitSeconds": 20});
+    let mut got = 0;
+    while got < 3 {
+        got += server.receive("jobs", ask.clone()).await.len();
+    }
+    assert_eq!(server.objects().len(), 2);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_sent_again_under_its_key_puts_nothing_into_the_archive() {
+    let (server, _) = Server::start_product(1).await;
+    server.large("jobs").await;
+    let head = "content-type: application/json\r\nidempotency-key: k1\r\n";
+    let large = json!({"body": text(300 << 10)}).to_string();
+    let path = "/v1/queues/jobs/messages";
+    let first = Server::ok(&server.send("POST", path, head, &large).await, 202);
+    for _ in 0..2 {
+        let again = Server::ok(&server.send("POST", path, head, &large).await, 202);
+        assert_eq!(again, first);
+    }
+    assert_eq!(server.objects().len(), 1);
+    server.make(json!({"name": "by-body", "largeBodies": true, "deduplicateByBody": true})).await;
+    for duplicate in [None, Some(&json!(true))] {
+        let sent = server.send_to("by-body", json!({"body": text(300 << 10)})).await;
+        assert_eq!(sent.get("duplicate"), duplicate);
+    }
+    server.until_objects(2).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_and_told_what_would_take_it() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "small"})).await;
+    server.large("jobs").await;
+    let message = |bytes: usize| json!({"body": text(bytes)}).to_string();
+    let small = "/v1/queues/small/messages";
+    let detail = server.post(small, &message(300 << 10)).await.problem(413, "payload-too-large");
+    assert!(detail.contains("`largeBodies`") && detail.contains("262144"), "{detail}");
+    let put = server.send("PUT", "/q/small", "", &text(300 << 10)).await;
+    assert!(put.problem(413, "payload-too-large").contains("`largeBodies`"));
+    let jobs = "/v1/queues/jobs/messages";
+    let detail = server.post(jobs, &message((16 << 20) + 16)).await;
+    let detail = detail.problem(413, "payload-too-large");
+    assert!(detail.contains("16777216") && !detail.contains("largeBodies"), "{detail}");
+    assert_eq!(server.post(jobs, &message(16 << 20)).await.status, 202);
+    let attributes = json!({"body": text(300 << 10), "attributes": {"a": text(257 << 10)}});
+    let detail = server.post(jobs, &attributes.to_string()).await;
+    assert!(detail.problem(413, "payload-too-large").contains("attributes"));
+    let topic = server.post("/v1/topics", r#"{"name": "news"}"#).await;
+    assert_eq!(topic.status, 201);
+    let publish = server.post("/v1/topics/news/messages", &message(300 << 10)).await;
+    publish.problem(413, "payload-too-large");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_setting_and_the_bound_go_together() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let patch = async |change: &str| {
+        let head = "content-type: application/json\r\n";
+        server.send("PATCH", "/v1/queues/jobs", head, change).await
+    };
+    let shown = |answer: &Answer| {
+        let view = Server::ok(answer, 200);
+        (view["largeBodies"].as_bool().expect("yes or no"), view["maxBodyBytes"].as_u64())
+    };
+    let refused = patch(r#"{"maxBodyBytes": 1000000}"#).await.problem(400, "invalid-body");
+    assert!(refused.contains("largeBodies"), "{refused}");
+    for (change, large, max) in [
+        (r#"{"largeBodies": true}"#, true, 16 << 20),
+        (r#"{"maxBodyBytes": 1000000}"#, true, 1_000_000),
+        (r#"{"largeBodies": true}"#, true, 1_000_000),
+        (r#"{"largeBodies": false}"#, false, 256 << 10),
+        (r#"{"maxBodyBytes": 1000}"#, false, 1000),
+        (r#"{"largeBodies": true}"#, true, 1000),
+        (r#"{"largeBodies": true, "maxBodyBytes": 16777216}"#, true, 16 << 20),
+    ] {
+        assert_eq!(shown(&patch(change).await), (large, Some(max)), "{change}");
+    }
+    let refused = patch(r#"{"maxBodyBytes": 16777217}"#).await;
+    assert!(refused.problem(400, "invalid-body").contains("maxBodyBytes"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_requests_and_answers_share_a_bound_of_memory() {
+    let change = |edge: &mut http_edge::Edge| {
+        edge.limits = Limits { large_bytes_max: 3 << 20, ..Limits::default() };
+    };
+    let (server, _) = Server::start_product_with(1, change).await;
+    server.large("jobs").await;
+    let path = "/v1/queues/jobs/messages";
+    // Half of a body, which is waited for.
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{{",
+        2 << 20
+    );
+    let mut slow = server.connect().await;
+    tokio::io::AsyncWriteExt::write_all(&mut slow, head.as_bytes()).await.expect("it is read");
+    let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
+    let refused = async {
+        loop {
+            let answer = server.post(path, &large).await;
+            // Until the server has seen the first.
+            if answer.status != 202 {
+                return answer;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(HANG, refused).await.expect("it is refused in the end");
+    refused.problem(503, "overloaded");
+    let small = json!({"body": text(200 << 10)}).to_string();
+    assert_eq!(server.post(path, &small).await.status, 202, "what is small needs no room");
+    drop(slow);
+    let taken = async { while server.post(path, &large).await.status != 202 {} };
+    tokio::time::timeout(HANG, taken).await.expect("there is room again");
+    server.stop().await;
+}

@@ -1,0 +1,114 @@
+//! Bodies of messages in the archive: those too large for a queue to hold itself.
+//!
+//! ```text
+//!   bodies/{tenant}/{first byte of the digest}/{sha256 of the body}-{shard}-{number}
+//! ```
+//!
+//! The name has the digest of the body, and ends with a number that is never given twice: the same
+//! body sent twice is two objects, each of which goes with its own message.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kernel::machine::Effect;
+use kernel::{Envelope, ShardId, TenantId};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use queue::parcel::ArchivedBody;
+use queue::{Command, QueueEffect};
+
+use crate::effects::EffectError;
+use crate::node::{Inner, Node, Refusal};
+
+/// Why a body was not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The archive cannot be read for now.
+    #[error("the archive cannot be read: {0}")]
+    Unavailable(String),
+    /// What is there is not what was put there, or nothing is.
+    #[error("{0}")]
+    Lost(String),
+}
+
+fn object(tenant: TenantId, body: &ArchivedBody) -> Path {
+    let mut digest = String::with_capacity(64);
+    for byte in body.sha256 {
+        write!(digest, "{byte:02x}").expect("a string takes everything");
+    }
+    let ArchivedBody { shard, number, .. } = body;
+    let folder = &digest[..2];
+    Path::from(format!("bodies/{tenant}/{folder}/{digest}-{shard:04x}-{number:016x}"))
+}
+
+/// Deletes an object. One that is not there is deleted.
+pub(crate) async fn delete_object(
+    store: &dyn ObjectStore,
+    path: &Path,
+) -> Result<(), object_store::Error> {
+    match store.delete(path).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Does what queues ask for.
+pub(crate) async fn execute(
+    node: &Arc<Inner>,
+    shard: ShardId,
+    effect: &Effect,
+) -> Result<(), EffectError> {
+    let QueueEffect::DeleteBody(body) = QueueEffect::decode(&effect.payload)?;
+    delete_object(&*node.archive, &object(effect.tenant, &body)).await?;
+    let command = Command::BodyDeleted { effect: effect.number }.encode();
+    let (machine, tenant) = (queue::MACHINE, effect.tenant);
+    node.submit_to(shard, Envelope { machine, tenant, idempotency: None, command }).await?;
+    Ok(())
+}
+
+impl Node {
+    /// Puts a body where it was reserved. It is durable when this resolves.
+    ///
+    /// # Errors
+    /// [`Refusal::ArchiveWrite`].
+    pub async fn put_body(
+        &self,
+        tenant: TenantId,
+        body: &ArchivedBody,
+        bytes: Bytes,
+    ) -> Result<(), Refusal> {
+        let put = self.inner.archive.put(&object(tenant, body), bytes.into()).await;
+        put.map(drop).map_err(|error| Refusal::ArchiveWrite { what: error.to_string() })
+    }
+
+    /// Reads a body, as many bytes as it was put with.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn body(&self, tenant: TenantId, body: &ArchivedBody) -> Result<Bytes, BodyError> {
+        let path = object(tenant, body);
+        let failed = |error: object_store::Error| match error {
+            object_store::Error::NotFound { .. } => {
+                BodyError::Lost(format!("{path} is not in the archive"))
+            }
+            error => BodyError::Unavailable(error.to_string()),
+        };
+        let found = self.inner.archive.get(&path).await.map_err(failed)?;
+        // Before it is in memory: what was put there was bounded, and this may be anything.
+        let size = found.meta.size;
+        if size != body.bytes {
+            let what = format!("{path} has {size} bytes, and had {}", body.bytes);
+            return Err(BodyError::Lost(what));
+        }
+        found.bytes().await.map_err(failed)
+    }
+
+    /// Deletes a body of which it is known that no queue holds it, as far as that can be done.
+    pub async fn drop_body(&self, tenant: TenantId, body: &ArchivedBody) {
+        let path = object(tenant, body);
+        if let Err(error) = delete_object(&*self.inner.archive, &path).await {
+            tracing::warn!(%error, %path, "a body that nobody has stays in the archive");
+        }
+    }
+}
