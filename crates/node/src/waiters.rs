@@ -104,6 +104,16 @@ impl Waiters {
         line.call_ready();
     }
 
+    /// There is something for everybody, however many take of it: all are called, once.
+    pub(crate) fn call_all(&self, key: &[u8]) {
+        let mut segment = self.segment(key).lock();
+        let Some(line) = segment.get_mut(key) else { return };
+        for waiting in std::mem::take(&mut line.waiting).into_values() {
+            line.called += 1;
+            waiting.notify_one();
+        }
+    }
+
     /// As [`Waiters::call`], by one who only looked: what they saw may be older than what the shard
     /// has said since, so it never makes it less. Too much is put right by whoever tries.
     pub(crate) fn call_at_least(&self, key: &[u8], ready: u64) {
@@ -125,7 +135,10 @@ pub struct WaitingPlace {
 impl WaitingPlace {
     /// Whoever joins looks at what is published once more, and then waits.
     pub(crate) fn join(waiters: &Arc<Waiters>, key: Bytes) -> WaitingPlace {
-        let notify = Arc::new(Notify::new());
+        WaitingPlace::join_with(waiters, key, Arc::new(Notify::new()))
+    }
+
+    fn join_with(waiters: &Arc<Waiters>, key: Bytes, notify: Arc<Notify>) -> WaitingPlace {
         let mut segment = waiters.segment(&key).lock();
         let line = segment.entry(key.clone()).or_default();
         let number = line.next;
@@ -165,6 +178,28 @@ impl Drop for WaitingPlace {
             segment.remove(&self.key);
         }
         self.waiters.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Places in several lines, for one who looks again when called in any of them. Dropping them leaves
+/// the lines.
+pub struct WaitingPlaces {
+    _places: Vec<WaitingPlace>,
+    notify: Arc<Notify>,
+}
+
+impl WaitingPlaces {
+    /// Whoever joins looks at what is published once more, and then waits.
+    pub(crate) fn join(waiters: &Arc<Waiters>, keys: Vec<Bytes>) -> WaitingPlaces {
+        let notify = Arc::new(Notify::new());
+        let join = |key| WaitingPlace::join_with(waiters, key, Arc::clone(&notify));
+        WaitingPlaces { _places: keys.into_iter().map(join).collect(), notify }
+    }
+
+    /// Waits to be called in any of the lines. Whoever is, and finds nothing, joins anew before
+    /// looking: a place is called once.
+    pub async fn called(&self) {
+        self.notify.notified().await;
     }
 }
 
@@ -258,6 +293,31 @@ mod tests {
         waiters.call_at_least(b"line", 0);
         drop(first);
         assert!(is_called(&mut second));
+    }
+
+    #[test]
+    fn what_is_for_everybody_calls_all_once_and_nobody_who_comes_later() {
+        let waiters = Arc::new(Waiters::new());
+        let (mut first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call_all(b"line");
+        assert!(is_called(&mut first) && is_called(&mut second));
+        let mut later = join(&waiters);
+        drop((first, second));
+        assert!(!is_called(&mut later), "nothing has come since");
+    }
+
+    #[test]
+    fn who_waits_in_several_lines_is_called_in_any_of_them() {
+        let waiters = Arc::new(Waiters::new());
+        let keys = vec![Bytes::from_static(b"line"), Bytes::from_static(b"another")];
+        for key in &keys {
+            let places = WaitingPlaces::join(&waiters, keys.clone());
+            waiters.call_all(key);
+            let mut called = std::pin::pin!(places.called());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(called.as_mut().poll(&mut context).is_ready());
+        }
+        assert_eq!(waiters.count(), 0);
     }
 
     #[test]
