@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, HttpBody};
@@ -41,6 +42,8 @@ pub struct Edge {
     /// Becomes true when the server goes down: who waits for something stops waiting.
     pub leaving: tokio::sync::watch::Sender<bool>,
     pub(crate) meters: QueueMeters,
+    /// Grows: whoever has to begin somewhere begins elsewhere than the last.
+    pub(crate) turns: AtomicU64,
     pub(crate) census: Census,
 }
 
@@ -59,6 +62,7 @@ impl Edge {
             tracer: None,
             leaving,
             meters: QueueMeters::new(),
+            turns: AtomicU64::new(0),
             census: Census::new(),
         }
     }
