@@ -7,7 +7,7 @@ use kernel::rows::Scan;
 use crate::command::{
     APPEND_RECORDS_MAX, Append, Appended, NewSettings, Refusal, Reply, Retention, StreamId,
 };
-use crate::run::{Builder, Head, Record, Run};
+use crate::run::{Builder, Head, Run};
 use crate::state::{Alarm, Partition, index_key, part_key, read, row, run_key, timer};
 
 /// Loose rows at which they become a chunk. *(frozen)*
@@ -206,17 +206,17 @@ impl Desk<'_, '_> {
         }
         // As many as have their size; what is over is shared among them.
         let chunks = (self.partition.loose_bytes / CHUNK_BYTES as u64).max(1);
-        let chunk_bytes = self.partition.loose_bytes / chunks;
-        let mut left = records.into_iter().peekable();
-        while let Some(Record { offset, .. }) = left.peek() {
-            let mut chunk = Builder::new(*offset);
-            while (chunk.raw_bytes() as u64) < chunk_bytes
-                && let Some(record) = left.next()
-            {
-                chunk.push(record.at_ms, record.key.as_deref(), &record.value);
+        let share_bytes = self.partition.loose_bytes / chunks;
+        let mut chunk = Builder::new(self.partition.loose_first);
+        let mut made = 0;
+        for record in &records {
+            if chunk.raw_bytes() as u64 >= share_bytes && made + 1 < chunks {
+                self.put_chunk(std::mem::replace(&mut chunk, Builder::new(record.offset)));
+                made += 1;
             }
-            self.put_chunk(chunk);
+            chunk.push(record.at_ms, record.key.as_deref(), &record.value);
         }
+        self.put_chunk(chunk);
         self.partition.loose_first = self.partition.next;
         self.partition.loose_rows = 0;
         self.partition.loose_bytes = 0;
