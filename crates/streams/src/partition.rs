@@ -135,6 +135,7 @@ impl Partition {
             start: 0,
             next: 0,
             bytes: 0,
+            chunk_bytes: 0,
             loose_first: 0,
             loose_rows: 0,
             loose_bytes: 0,
@@ -183,7 +184,7 @@ impl Desk<'_, '_> {
         {
             self.pack_loose();
         }
-        if self.partition.retention.bytes.is_some_and(|max| self.partition.bytes > max) {
+        if self.partition.retention.bytes.is_some_and(|max| self.partition.chunk_bytes > max) {
             self.drop_front();
         } else if let Some(age_ms) = self.partition.retention.age_ms {
             self.arm(at_ms.saturating_add(age_ms));
@@ -226,6 +227,7 @@ impl Desk<'_, '_> {
         let head = *chunk.head();
         let packed = chunk.chunk();
         self.partition.bytes += stored(&packed);
+        self.partition.chunk_bytes += stored(&packed);
         self.turn.put(self.key(head.first), packed);
         let tenant = self.turn.tenant();
         let index = index_key(tenant, self.id, self.number, head.last_ms, head.first);
@@ -270,9 +272,10 @@ impl Desk<'_, '_> {
         let Retention { age_ms, bytes } = self.partition.retention;
         let too_old =
             age_ms.is_some_and(|age_ms| front.last_ms.saturating_add(age_ms) <= self.turn.now_ms());
-        let left = self.partition.bytes - front_bytes;
-        // The last run stays, however little is to be kept.
-        too_old || bytes.is_some_and(|bytes| left >= bytes.max(1))
+        // Only chunks count, and go: what is loose will be smaller. The last one stays, however
+        // little is to be kept.
+        let left = self.partition.chunk_bytes.saturating_sub(front_bytes);
+        too_old || front.packed && bytes.is_some_and(|bytes| left >= bytes.max(1))
     }
 
     fn drop_run(&mut self, front: &Head, front_bytes: u64) {
@@ -280,6 +283,7 @@ impl Desk<'_, '_> {
         self.partition.start = front.next();
         self.partition.bytes -= front_bytes;
         if front.packed {
+            self.partition.chunk_bytes -= front_bytes;
             let (tenant, last_ms) = (self.turn.tenant(), front.last_ms);
             self.turn.delete(&index_key(tenant, self.id, self.number, last_ms, front.first));
         } else {

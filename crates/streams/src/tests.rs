@@ -129,7 +129,7 @@ impl Bench {
             prefix[2] = b'r';
             let runs = self.rig.rows.scan(&Scan::prefix(&prefix));
             let (mut next, mut last_ms) = (partition.start, 0);
-            let (mut loose_rows, mut loose_bytes, mut stored) = (0, 0, 0);
+            let (mut loose_rows, mut loose_bytes, mut stored, mut packed) = (0, 0, 0, 0);
             for (key, row) in runs {
                 let run = Run::decode(&row);
                 assert_eq!(key[prefix.len()..], run.head.first.to_be_bytes());
@@ -140,6 +140,7 @@ impl Bench {
                 stored += row.len() as u64 + ROW_BYTES;
                 if run.head.packed {
                     chunks += 1;
+                    packed += row.len() as u64 + ROW_BYTES;
                     assert_eq!(loose_rows, 0, "chunks are first");
                 } else {
                     loose_rows += 1;
@@ -149,6 +150,7 @@ impl Bench {
             assert_eq!(next, partition.next);
             let counted = (partition.loose_rows, partition.loose_bytes, partition.bytes);
             assert_eq!((loose_rows, loose_bytes, stored), counted);
+            assert_eq!(packed, partition.chunk_bytes);
             bytes += stored;
         }
         assert_eq!(of_kind(b'i').len(), chunks, "each chunk is found by time");

@@ -132,13 +132,14 @@ fn rows_have_their_bytes() {
         start: 2,
         next: 3,
         bytes: 4,
+        chunk_bytes: 11,
         loose_first: 5,
         loose_rows: 6,
         loose_bytes: 7,
         last_ms: 8,
         sweep: Some((9, 10)),
     };
-    check(&row(&partition), expect!["010101e807000203040506070801090a"]);
+    check(&row(&partition), expect!["010101e807000203040b0506070801090a"]);
     let group = GroupRow {
         epoch: 1,
         created_ms: 2,
