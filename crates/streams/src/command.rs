@@ -71,8 +71,8 @@ pub enum Command {
 pub struct Retention {
     /// A record older than this is dropped; for ever when not given.
     pub age_ms: Option<u64>,
-    /// Of each partition the newest so many bytes are kept, as they are stored; what is before them
-    /// is dropped. All when not given.
+    /// Of each partition the newest so many bytes are kept, as chunks are stored; what is before them
+    /// is dropped, chunk by chunk. All when not given.
     pub bytes: Option<u64>,
 }
 

@@ -21,8 +21,8 @@
 //! Invariants:
 //! - The records of a partition have the offsets from `start` up to `next`, without a gap, in the
 //!   order of their appends; their times never go back.
-//! - A record is dropped only when it, and all before it in its run, are too old, or when the newest
-//!   [`Retention::bytes`] are after it.
+//! - A record is dropped only when all of its run are too old, or when [`Retention::bytes`] of chunks
+//!   are after it.
 //! - A partition of a group with members has exactly one owner; two members' counts differ by one at
 //!   most.
 //! - A commit never moves an offset back; a seek does, and makes commits of before it stale.

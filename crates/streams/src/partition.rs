@@ -7,7 +7,7 @@ use kernel::rows::Scan;
 use crate::command::{
     APPEND_RECORDS_MAX, Append, Appended, NewSettings, Refusal, Reply, Retention, StreamId,
 };
-use crate::run::{Builder, Head, Record, Run};
+use crate::run::{Builder, Head, Run};
 use crate::state::{Alarm, Partition, index_key, part_key, read, row, run_key, timer};
 
 /// Loose rows at which they become a chunk. *(frozen)*
@@ -135,6 +135,7 @@ impl Partition {
             start: 0,
             next: 0,
             bytes: 0,
+            chunk_bytes: 0,
             loose_first: 0,
             loose_rows: 0,
             loose_bytes: 0,
@@ -183,7 +184,7 @@ impl Desk<'_, '_> {
         {
             self.pack_loose();
         }
-        if self.partition.retention.bytes.is_some_and(|max| self.partition.bytes > max) {
+        if self.partition.retention.bytes.is_some_and(|max| self.partition.chunk_bytes > max) {
             self.drop_front();
         } else if let Some(age_ms) = self.partition.retention.age_ms {
             self.arm(at_ms.saturating_add(age_ms));
@@ -206,17 +207,17 @@ impl Desk<'_, '_> {
         }
         // As many as have their size; what is over is shared among them.
         let chunks = (self.partition.loose_bytes / CHUNK_BYTES as u64).max(1);
-        let chunk_bytes = self.partition.loose_bytes / chunks;
-        let mut left = records.into_iter().peekable();
-        while let Some(Record { offset, .. }) = left.peek() {
-            let mut chunk = Builder::new(*offset);
-            while (chunk.raw_bytes() as u64) < chunk_bytes
-                && let Some(record) = left.next()
-            {
-                chunk.push(record.at_ms, record.key.as_deref(), &record.value);
+        let share_bytes = self.partition.loose_bytes / chunks;
+        let mut chunk = Builder::new(self.partition.loose_first);
+        let mut made = 0;
+        for record in &records {
+            if chunk.raw_bytes() as u64 >= share_bytes && made + 1 < chunks {
+                self.put_chunk(std::mem::replace(&mut chunk, Builder::new(record.offset)));
+                made += 1;
             }
-            self.put_chunk(chunk);
+            chunk.push(record.at_ms, record.key.as_deref(), &record.value);
         }
+        self.put_chunk(chunk);
         self.partition.loose_first = self.partition.next;
         self.partition.loose_rows = 0;
         self.partition.loose_bytes = 0;
@@ -226,6 +227,7 @@ impl Desk<'_, '_> {
         let head = *chunk.head();
         let packed = chunk.chunk();
         self.partition.bytes += stored(&packed);
+        self.partition.chunk_bytes += stored(&packed);
         self.turn.put(self.key(head.first), packed);
         let tenant = self.turn.tenant();
         let index = index_key(tenant, self.id, self.number, head.last_ms, head.first);
@@ -270,9 +272,10 @@ impl Desk<'_, '_> {
         let Retention { age_ms, bytes } = self.partition.retention;
         let too_old =
             age_ms.is_some_and(|age_ms| front.last_ms.saturating_add(age_ms) <= self.turn.now_ms());
-        let left = self.partition.bytes - front_bytes;
-        // The last run stays, however little is to be kept.
-        too_old || bytes.is_some_and(|bytes| left >= bytes.max(1))
+        // Only chunks count, and go: what is loose will be smaller. The last one stays, however
+        // little is to be kept.
+        let left = self.partition.chunk_bytes.saturating_sub(front_bytes);
+        too_old || front.packed && bytes.is_some_and(|bytes| left >= bytes.max(1))
     }
 
     fn drop_run(&mut self, front: &Head, front_bytes: u64) {
@@ -280,6 +283,7 @@ impl Desk<'_, '_> {
         self.partition.start = front.next();
         self.partition.bytes -= front_bytes;
         if front.packed {
+            self.partition.chunk_bytes -= front_bytes;
             let (tenant, last_ms) = (self.turn.tenant(), front.last_ms);
             self.turn.delete(&index_key(tenant, self.id, self.number, last_ms, front.first));
         } else {

@@ -52,6 +52,8 @@ pub(crate) struct Partition {
     pub(crate) next: u64,
     /// Of all rows of records, as the tenant's quota counts them.
     pub(crate) bytes: u64,
+    /// Of these, the chunks.
+    pub(crate) chunk_bytes: u64,
     /// The offset of the first record that is in no chunk.
     pub(crate) loose_first: u64,
     pub(crate) loose_rows: u32,
