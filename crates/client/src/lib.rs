@@ -1,4 +1,4 @@
-//! A client of the API: queues, their messages, and a consumer that works through them.
+//! A client of the API: queues, their messages, and a consumer that works through them; streams.
 //!
 //! ```no_run
 //! # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
@@ -37,6 +37,7 @@
 //! | `transport` | connections and TLS |
 //! | `queues`, `queue`, `message` | queues, one queue, what is in it |
 //! | `consumer` | a handler run for each message |
+//! | `streams` | streams, and reading them in groups |
 
 mod call;
 mod client;
@@ -47,6 +48,7 @@ mod queue;
 mod queues;
 mod redrive;
 mod retry;
+mod streams;
 mod transport;
 
 pub use http::Method;
@@ -64,3 +66,7 @@ pub use crate::queues::{
 };
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
+pub use crate::streams::{
+    Fetch, Fetched, GroupSummary, NewRecord, NewStream, Placed, Record, RecordPage, SeekTo, Sought,
+    Stream, StreamInfo, StreamMade, Streams,
+};

@@ -21,9 +21,9 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
     pub idle_timeout: Duration,
-    /// Receives that wait for a message at once, of all tenants; further ones are 503.
+    /// Receives and fetches that wait at once, of all tenants; further ones are 503.
     pub waiters_max: usize,
-    /// Queues that `/metrics` tells of one by one.
+    /// Queues, streams, and groups of streams that `/metrics` tells of one by one, of each so many.
     pub metrics_queues_max: usize,
     /// Requests in flight get this long to finish when the server goes down.
     pub drain_timeout: Duration,

@@ -33,7 +33,7 @@ pub(crate) struct Server {
     pub(crate) node: Node,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Server {
@@ -84,6 +84,28 @@ impl Server {
     ) -> Server {
         http_edge::telemetry::install();
         let folder = tempfile::tempdir().expect("a folder");
+        Server::start_in(folder, config, shards, change, app, options).await
+    }
+
+    /// Ends the product and starts it again on the same folder, with the usual clock.
+    pub(crate) async fn restart_product(mut self, shards: u16) -> Server {
+        self.begin_stop();
+        self.ended().await;
+        let folder = self.folder.take().expect("it has one until it is dropped");
+        let dev = |edge: &mut Edge| edge.dev = true;
+        let app = |edge| http_edge::app(Arc::new(edge));
+        let (config, options) = (NodeConfig::default(), ServerOptions::default());
+        Server::start_in(folder, config, shards, dev, app, options).await
+    }
+
+    async fn start_in(
+        folder: tempfile::TempDir,
+        config: NodeConfig,
+        shards: u16,
+        change: impl FnOnce(&mut Edge),
+        app: impl FnOnce(Edge) -> Arc<App>,
+        options: ServerOptions,
+    ) -> Server {
         let config = NodeConfig {
             data_dir: folder.path().join("data"),
             shards: Some(shards),
@@ -91,7 +113,7 @@ impl Server {
             ..config
         };
         let starting = tokio::task::spawn_blocking(|| Node::start(config));
-        let node = starting.await.expect("no panic").expect("a node on an empty folder");
+        let node = starting.await.expect("no panic").expect("a node on its folder");
         let mut edge = Edge::new(node.clone());
         change(&mut edge);
         let app = app(edge);
@@ -102,7 +124,7 @@ impl Server {
             let _ = stopped.await;
         };
         let task = tokio::spawn(http_edge::serve(listener, app, options, shutdown));
-        Server { addr, node, stop: Some(stop), task: Some(task), _folder: folder }
+        Server { addr, node, stop: Some(stop), task: Some(task), folder: Some(folder) }
     }
 
     /// A server that waits for slow clients only this long.
