@@ -7,7 +7,9 @@ mod dump;
 mod queues;
 mod remote;
 mod serve;
+mod show;
 mod simulate;
+mod streams;
 mod work;
 
 use std::path::PathBuf;
@@ -50,6 +52,8 @@ enum Command {
     Sim(simulate::SimFlags),
     /// Queues of a server: list, create, send, receive, peek, redrive, purge, tail.
     Queue(queues::QueueFlags),
+    /// Streams of a server: list, create, append, read, groups, seek, delete.
+    Stream(streams::StreamFlags),
     #[command(verbatim_doc_comment)]
     Work(work::WorkFlags),
 }
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
         Command::Sim(flags) => simulate::run(&flags),
         Command::Queue(flags) => queues::run(flags),
+        Command::Stream(flags) => streams::run(flags),
         Command::Work(flags) => work::run(flags),
     };
     match result {

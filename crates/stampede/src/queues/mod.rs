@@ -2,7 +2,6 @@
 
 mod redrive;
 mod send;
-mod show;
 mod tail;
 
 use std::io::{BufRead, IsTerminal};
@@ -13,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use client::{Backoff, Client, NewQueue, PeekState, QueueSettings, Receive};
 
 use crate::remote::{ServerFlags, Usage, block_on, duration, print};
+use crate::show;
 
 #[derive(Args)]
 pub(crate) struct QueueFlags {

@@ -9,8 +9,8 @@ use client::{Client, Redrive, RedriveAsk, RedriveState};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use super::show;
 use crate::remote::print;
+use crate::show;
 
 /// Between looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -11,8 +11,8 @@ use client::{Attribute, Client, Outgoing, Queue};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::show;
 use crate::remote::{Usage, duration, print};
+use crate::show;
 
 /// Lines in one request, at most; a slow stdin sends what it has.
 const LINES_AT_ONCE: usize = 500;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use client::{Client, Message, PeekState, Queue};
 
-use super::show;
 use crate::remote::print;
+use crate::show;
 
 /// Messages of one look.
 const LOOK_MAX: u32 = 1000;

@@ -7,7 +7,7 @@ use serde::Serialize;
 const BODY_CHARS_MAX: usize = 100;
 
 /// Each thing as JSON, on a line of its own.
-pub(super) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
+pub(crate) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
     let mut lines = String::new();
     for thing in things {
         lines.push_str(&serde_json::to_string(thing)?);
@@ -16,7 +16,7 @@ pub(super) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
     Ok(lines)
 }
 
-pub(super) fn queues(queues: &[QueueInfo]) -> String {
+pub(crate) fn queues(queues: &[QueueInfo]) -> String {
     let head = ["NAME", "MODE", "VISIBLE", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
     let row = |queue: &QueueInfo| {
         let mode = match queue.mode {
@@ -37,9 +37,9 @@ pub(super) fn queues(queues: &[QueueInfo]) -> String {
     table(&head, &[2, 3, 4, 5, 6], &queues.iter().map(row).collect::<Vec<_>>())
 }
 
-pub(super) const MESSAGE_HEAD: [&str; 5] = ["SEQUENCE", "RECEIVES", "SENT", "ATTRIBUTES", "BODY"];
+pub(crate) const MESSAGE_HEAD: [&str; 5] = ["SEQUENCE", "RECEIVES", "SENT", "ATTRIBUTES", "BODY"];
 
-pub(super) fn message_row(message: &Message) -> Vec<String> {
+pub(crate) fn message_row(message: &Message) -> Vec<String> {
     let attributes = message.attributes.iter();
     let attributes: Vec<_> = attributes.map(|(name, value)| format!("{name}={value}")).collect();
     let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(",") };
@@ -52,12 +52,12 @@ pub(super) fn message_row(message: &Message) -> Vec<String> {
     ]
 }
 
-pub(super) fn messages(messages: &[Message]) -> String {
+pub(crate) fn messages(messages: &[Message]) -> String {
     table(&MESSAGE_HEAD, &[0, 1], &messages.iter().map(message_row).collect::<Vec<_>>())
 }
 
 /// Shortened, and without control characters: a message must not steer the terminal.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for (count, c) in text.chars().enumerate() {
         if count == BODY_CHARS_MAX {
@@ -80,7 +80,7 @@ fn age(seconds: u64) -> String {
 }
 
 /// Columns as wide as they need; numbers stand at the right.
-pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
