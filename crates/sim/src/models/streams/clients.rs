@@ -30,13 +30,21 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 #[derive(Debug, Default)]
 pub struct StreamsSubject {
     ledger: Rc<RefCell<Ledger>>,
-    /// The few streams that most is about in this run.
+    /// The few streams that all is about in this run.
     busy: Vec<Name>,
+    /// A run of large records for one partition, so that there are chunks: the simulated log takes
+    /// only small commands, and a chunk is some twenty of the largest.
+    heavy: bool,
     /// Makes each record another one.
     records: u64,
 }
 
-fn settings(random: &mut Random) -> Settings {
+fn settings(random: &mut Random, heavy: bool) -> Settings {
+    if heavy {
+        let age_ms = random.pick(&[None, Some(60_000), Some(3 * DAY_MS)]);
+        let bytes = random.pick(&[None, None, Some(0), Some(1_000)]);
+        return Settings { partitions: 1, retention: Retention { age_ms, bytes } };
+    }
     let age_ms = random.pick(&[None, Some(200), Some(3_000), Some(60_000), Some(3 * DAY_MS)]);
     let bytes = random.pick(&[None, None, None, Some(0), Some(2_000), Some(60_000)]);
     let partitions = random.pick(&[1, 1, 2, 3, 5]);
@@ -45,7 +53,10 @@ fn settings(random: &mut Random) -> Settings {
 
 impl StreamsSubject {
     fn name(&mut self, random: &mut Random) -> Name {
-        while self.busy.len() < 3 {
+        if self.busy.is_empty() {
+            self.heavy = random.chance(400);
+        }
+        while self.busy.len() < if self.heavy { 1 } else { 3 } {
             let tenant = random.pick(&[TENANTS[0], TENANTS[0], TENANTS[1]]);
             self.busy.push((tenant, random.pick(&NAMES).to_owned()));
         }
@@ -62,10 +73,9 @@ impl StreamsSubject {
 
     fn append(&mut self, random: &mut Random, known: &Known) -> Append {
         let sizes = match random.below(100) {
-            // Some two dozen of these are a chunk; the simulated log takes no larger ones.
-            0..45 => vec![2000 + random.place(900)],
-            45..55 => vec![1; 300],
-            55..57 => Vec::new(),
+            0..90 if self.heavy => vec![2900 + random.place(300)],
+            0..10 => vec![1; 300],
+            10..13 => Vec::new(),
             _ => (0..random.pick(&[1, 1, 2, 5])).map(|_| 1 + random.place(60)).collect(),
         };
         let records = sizes.into_iter().map(|bytes| self.record(random, bytes)).collect();
@@ -74,8 +84,7 @@ impl StreamsSubject {
             true => random.pick(&known.versions),
             false => (known.version, known.settings.retention),
         };
-        let others = u64::from(known.settings.partitions);
-        let partition = if random.chance(600) { 0 } else { random.below(others) };
+        let partition = random.below(u64::from(known.settings.partitions));
         let partition = u16::try_from(partition).expect("less than there are");
         Append { id: known.id, partition, version, retention, records }
     }
@@ -145,7 +154,7 @@ impl StreamsSubject {
             82..88 => Command::Seek(Seek { stream, group, offsets: offsets(random) }),
             88..91 => Command::DeleteGroup { stream, group },
             91..96 => {
-                let mut settings = settings(random);
+                let mut settings = settings(random, self.heavy);
                 if let Some(known) = known
                     && random.chance(800)
                 {
@@ -154,7 +163,7 @@ impl StreamsSubject {
                 let version = if random.chance(100) { version + 1 } else { version };
                 Command::Update(Update { stream, version, settings })
             }
-            96..98 => Command::Create(Create { stream, settings: settings(random) }),
+            96..98 => Command::Create(Create { stream, settings: settings(random, self.heavy) }),
             _ => Command::Delete { stream },
         }
     }
@@ -180,7 +189,7 @@ impl Subject for StreamsSubject {
 
     fn draft(&mut self, random: &mut Random, _now_ms: u64) -> Draft {
         let name = self.name(random);
-        if random.chance(550)
+        if random.chance(if self.heavy { 850 } else { 550 })
             && let Some((tenant, append)) = self.append_somewhere(random, &name)
         {
             let to = partition_place(tenant, append.id, append.partition);
@@ -188,7 +197,10 @@ impl Subject for StreamsSubject {
         }
         let known = self.ledger.borrow().streams.get(&name).cloned();
         let command = if known.is_none() && random.chance(800) {
-            Command::Create(Create { stream: name.1.clone(), settings: settings(random) })
+            Command::Create(Create {
+                stream: name.1.clone(),
+                settings: settings(random, self.heavy),
+            })
         } else {
             self.of_home(random, &name, known.as_ref())
         };

@@ -183,10 +183,8 @@ fn look_at_partition(
     let from = info.start + middle as u64;
     let some = streams::fetch(rows, tenant, id, number, from, (3, usize::MAX)).records;
     same("some records", &records[middle..].iter().take(3).collect::<Vec<_>>(), &refs(&some))?;
-    for at_ms in [0, partition.last_ms / 2, partition.last_ms, partition.last_ms + 1]
-        .into_iter()
-        .chain(records.get(middle).map(|record| record.at_ms))
-    {
+    let times = records.iter().step_by(records.len() / 8 + 1).map(|record| record.at_ms);
+    for at_ms in times.chain([0, partition.last_ms, partition.last_ms + 1]) {
         let expected = records.iter().find(|record| record.at_ms >= at_ms);
         let expected = expected.map_or(info.next, |record| record.offset);
         let found = streams::offset_at(rows, tenant, id, number, at_ms);
