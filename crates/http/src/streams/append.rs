@@ -13,7 +13,7 @@ use node::{Node, Refusal};
 use streams::{Append, Appended, Command, Definition, NewRecord, Reply, StreamId};
 use tokio::task::JoinSet;
 
-use super::submit_at;
+use super::{anywhere, first_of, submit_at};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -141,12 +141,7 @@ pub(crate) async fn append(
         caller.check_room(false)?;
         caller.charge_messages(records.len())?;
     }
-    let start = match idempotency {
-        Some(IdempotencyKey { key: [a, b, c, d, e, f, g, h, ..], .. }) => {
-            u64::from_be_bytes([a, b, c, d, e, f, g, h])
-        }
-        None => edge.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-    };
+    let start = idempotency.map_or_else(|| anywhere(edge), |whole| first_of(whole.key));
     let mut running = JoinSet::new();
     for (partition, Part { places, records }) in split(records, partitions, start) {
         let key = idempotency.map(|whole| part_key(whole, stream.id, partition, partitions));

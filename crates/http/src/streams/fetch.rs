@@ -1,7 +1,6 @@
 //! Getting records for a member of a group, and waiting for them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +9,7 @@ use node::Node;
 use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
 use tokio::time::Instant;
 
-use super::{find, submit};
+use super::{anywhere, find, submit};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -122,10 +121,8 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
     let from = standing.owned.iter().map(|owned| (owned.partition, fetch.position(owned)));
     let mut from: Vec<(u16, u64)> = from.collect();
     // Nobody's first partition is always read first: the others would have to wait for it.
-    let turn = edge.turns.fetch_add(1, Ordering::Relaxed);
-    if let Ok(turn) = usize::try_from(turn % (from.len() as u64).max(1)) {
-        from.rotate_left(turn);
-    }
+    let first = anywhere(edge) % (from.len() as u64).max(1);
+    from.rotate_left(usize::try_from(first).expect("less than there are"));
     let (id, max_records) = (stream.id, fetch.max_records);
     let records = move || read(&node, tenant, id, &from, max_records);
     let records = edge.node.read(records).await?;

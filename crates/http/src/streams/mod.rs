@@ -4,11 +4,25 @@
 pub(crate) mod append;
 pub(crate) mod fetch;
 
+use std::sync::atomic::Ordering;
+
+use kernel::id::digest;
 use kernel::{Envelope, IdempotencyKey, TenantId, VirtualShard};
 use node::{Node, Refusal};
 use streams::{Command, Definition, PartitionInfo, Reply, StreamId};
 
 use crate::app::Edge;
+
+/// Where to begin, of many: at another one each time, and without a pattern that those who take turns
+/// could fall in step with.
+fn anywhere(edge: &Edge) -> u64 {
+    let turn = edge.turns.fetch_add(1, Ordering::Relaxed);
+    first_of(digest(&[&turn.to_be_bytes()]))
+}
+
+fn first_of([a, b, c, d, e, f, g, h, ..]: [u8; 16]) -> u64 {
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
 
 /// Does a command at a place.
 pub(crate) async fn submit_at(

@@ -575,7 +575,7 @@ async fn quotas_hold_for_streams() {
     refused(&post("/v1/streams/s/groups/g:fetch", fetch.clone()).await, "entities", false);
     let seek = json!({"to": "latest"});
     refused(&post("/v1/streams/s/groups/g:seek", seek).await, "entities", false);
-    quotas(json!({"waiters": 0})).await;
+    quotas(json!({"waiters": 0, "publishPerSecond": null})).await;
     Server::ok(&post("/v1/streams/s/groups/g:fetch", fetch).await, 200);
     Server::ok(&post("/v1/streams/s/groups/g:seek", json!({"to": "latest"})).await, 200);
     let wait = json!({"member": "m", "waitSeconds": 20});
