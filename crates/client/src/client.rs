@@ -17,6 +17,7 @@ use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::redrive::Redrives;
 use crate::retry::{Repeat, Retry, draw, new_key};
+use crate::streams::{Stream, Streams};
 use crate::topics::Topics;
 use crate::transport::{self, Failed, Pool};
 
@@ -188,6 +189,18 @@ impl Client {
     #[must_use]
     pub fn redrives(&self) -> Redrives {
         Redrives::new(self.clone())
+    }
+
+    /// The streams of the tenant: making, looking, deleting.
+    #[must_use]
+    pub fn streams(&self) -> Streams {
+        Streams::new(self.clone())
+    }
+
+    /// One stream: appending, and reading in groups.
+    #[must_use]
+    pub fn stream(&self, name: impl Into<String>) -> Stream {
+        Stream::new(self.clone(), name.into())
     }
 
     /// A call that this crate has no name for. It is tried again only when the server certainly

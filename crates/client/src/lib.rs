@@ -1,4 +1,4 @@
-//! A client of the API: queues, their messages, and a consumer that works through them.
+//! A client of the API: queues, their messages, and a consumer that works through them; streams.
 //!
 //! ```no_run
 //! # #[derive(serde::Serialize, serde::Deserialize)] struct Mail { to: String }
@@ -38,6 +38,7 @@
 //! | `queues`, `queue`, `message` | queues, one queue, what is in it |
 //! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
+//! | `streams` | streams, and reading them in groups |
 
 mod call;
 mod client;
@@ -48,6 +49,7 @@ mod queue;
 mod queues;
 mod redrive;
 mod retry;
+mod streams;
 mod topics;
 mod transport;
 
@@ -66,4 +68,8 @@ pub use crate::queues::{
 };
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
+pub use crate::streams::{
+    Fetch, Fetched, GroupSummary, NewRecord, NewStream, Placed, Record, RecordPage, SeekTo, Sought,
+    Stream, StreamInfo, StreamMade, Streams,
+};
 pub use crate::topics::{Published, Subscription, TopicInfo, TopicMade, Topics};

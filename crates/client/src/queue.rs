@@ -101,12 +101,12 @@ struct Messages {
 }
 
 #[derive(Deserialize)]
-struct Results<T> {
-    results: Vec<Outcome<T>>,
+pub(crate) struct Results<T> {
+    pub(crate) results: Vec<Outcome<T>>,
 }
 
 #[derive(Deserialize)]
-struct Outcome<T> {
+pub(crate) struct Outcome<T> {
     error: Option<Problem>,
     #[serde(flatten)]
     done: Option<T>,
@@ -117,7 +117,7 @@ struct Outcome<T> {
 struct Settled {}
 
 impl<T> Outcome<T> {
-    fn into_result(self) -> Result<T, Error> {
+    pub(crate) fn into_result(self) -> Result<T, Error> {
         match (self.error, self.done) {
             (Some(problem), _) => Err(problem.into()),
             (None, Some(done)) => Ok(done),

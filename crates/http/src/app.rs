@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, HttpBody};
@@ -43,6 +44,8 @@ pub struct Edge {
     pub leaving: tokio::sync::watch::Sender<bool>,
     pub(crate) large: LargeRoom,
     pub(crate) meters: QueueMeters,
+    /// Grows: whoever has to begin somewhere begins elsewhere than the last.
+    pub(crate) turns: AtomicU64,
     pub(crate) census: Census,
 }
 
@@ -62,6 +65,7 @@ impl Edge {
             leaving,
             large: LargeRoom::default(),
             meters: QueueMeters::new(),
+            turns: AtomicU64::new(0),
             census: Census::new(),
         }
     }

@@ -24,6 +24,7 @@
 //! | [`routes`] | one file a system, each a table |
 //! | [`server`] | connections, time-outs, shutdown |
 //! | `sqs` | the dialect of AWS SQS |
+//! | `streams` | how the edge talks to streams |
 //! | [`telemetry`] | metrics, logs, traces |
 //! | [`time`] | RFC 3339 |
 //! | [`tls`] | certificates |
@@ -41,6 +42,7 @@ pub mod router;
 pub mod routes;
 pub mod server;
 mod sqs;
+mod streams;
 pub mod telemetry;
 pub mod time;
 pub mod tls;

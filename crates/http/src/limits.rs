@@ -24,9 +24,9 @@ pub struct Limits {
     /// Bytes of requests with more than `body_bytes_max`, and of large bodies in answers, in memory
     /// at once; further ones are 503. A request is in memory about three times.
     pub large_bytes_max: usize,
-    /// Receives that wait for a message at once, of all tenants; further ones are 503.
+    /// Receives and fetches that wait at once, of all tenants; further ones are 503.
     pub waiters_max: usize,
-    /// Queues that `/metrics` tells of one by one.
+    /// Queues, streams, and groups of streams that `/metrics` tells of one by one, of each so many.
     pub metrics_queues_max: usize,
     /// Requests in flight get this long to finish when the server goes down.
     pub drain_timeout: Duration,

@@ -43,4 +43,4 @@ pub use registry::machines;
 pub use runner::Clock;
 pub use status::{Readiness, ShardState};
 pub use views::View;
-pub use waiters::WaitingPlace;
+pub use waiters::{WaitingPlace, WaitingPlaces};

@@ -29,7 +29,7 @@ use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::{View, Views};
-use crate::waiters::{Waiters, WaitingPlace};
+use crate::waiters::{Waiters, WaitingPlace, WaitingPlaces};
 use crate::{checkpointer, effects, mailman, registry};
 
 /// Called from each shard's thread as it replays its log.
@@ -380,6 +380,13 @@ impl Node {
     #[must_use]
     pub fn wait_in_line(&self, key: Bytes) -> WaitingPlace {
         WaitingPlace::join(&self.inner.boards.waiters, key)
+    }
+
+    /// Joins the lines of those who wait for something to be published under any of these keys, of
+    /// which there is enough for everybody.
+    #[must_use]
+    pub fn wait_for_any(&self, keys: Vec<Bytes>) -> WaitingPlaces {
+        WaitingPlaces::join(&self.inner.boards.waiters, keys)
     }
 
     /// Says to those who wait under this key that there was something for so many of them.

@@ -7,6 +7,7 @@
 //! | 2 | tenants | tenants, keys, quotas |
 //! | 3 | recents | recent searches |
 //! | 4 | queue | queues and what is in them |
+//! | 5 | streams | retained logs and their groups |
 //!
 //! Numbers are in every log and are never used again, not even for a machine that is gone.
 
@@ -27,6 +28,7 @@ pub fn machines() -> Machines {
         .with(Box::<tenants::Tenants>::default())
         .with(Box::<recents::Recents>::default())
         .with(Box::<queue::Queues>::default())
+        .with(Box::<streams::Streams>::default())
 }
 
 /// Does what a machine asks for.

@@ -83,6 +83,7 @@ impl Boards {
 
     fn publish_view(&self, machine: MachineId, key: Bytes, value: Option<Bytes>) {
         let shown = (machine == queue::MACHINE).then(|| (key.clone(), value.clone()));
+        let wakes = (machine == streams::MACHINE && streams::wakes(&key)).then(|| key.clone());
         self.views.publish(key, value);
         if machine == tenants::MACHINE {
             self.credentials.fetch_add(1, Ordering::Release);
@@ -94,6 +95,12 @@ impl Boards {
             // Who waits for a queue that is gone finds out by trying.
             let ready = value.map_or(u64::MAX, |value| queue::ready(&key, &value));
             self.waiters.call(&key, ready);
+        }
+        // Records are there for everybody: all look again.
+        if let Some(key) = wakes
+            && self.waiters.are_there()
+        {
+            self.waiters.call_all(&key);
         }
     }
 }

@@ -26,7 +26,7 @@ const SEGMENTS: usize = 64;
 pub(crate) struct Waiters {
     segments: Vec<Mutex<HashMap<Bytes, Line, RandomState>>>,
     hasher: RandomState,
-    /// In all lines: a shard that publishes looks no further when there is nobody.
+    /// Who waits, in however many lines: a shard that publishes looks no further when there is nobody.
     count: AtomicUsize,
 }
 
@@ -104,6 +104,16 @@ impl Waiters {
         line.call_ready();
     }
 
+    /// There is something for everybody, however many take of it: all are called, once.
+    pub(crate) fn call_all(&self, key: &[u8]) {
+        let mut segment = self.segment(key).lock();
+        let Some(line) = segment.get_mut(key) else { return };
+        for waiting in std::mem::take(&mut line.waiting).into_values() {
+            line.called += 1;
+            waiting.notify_one();
+        }
+    }
+
     /// As [`Waiters::call`], by one who only looked: what they saw may be older than what the shard
     /// has said since, so it never makes it less. Too much is put right by whoever tries.
     pub(crate) fn call_at_least(&self, key: &[u8], ready: u64) {
@@ -114,9 +124,28 @@ impl Waiters {
     }
 }
 
+/// One who waits, counted until dropped.
+struct Counted(Arc<Waiters>);
+
+impl Counted {
+    /// Before joining a line: a shard that does not see it published before.
+    fn new(waiters: &Arc<Waiters>) -> Counted {
+        waiters.count.fetch_add(1, Ordering::SeqCst);
+        Counted(Arc::clone(waiters))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A place in a line. Dropping it leaves the line.
 pub struct WaitingPlace {
     waiters: Arc<Waiters>,
+    /// Unless it is one of several of somebody's.
+    _counted: Option<Counted>,
     key: Bytes,
     number: u64,
     notify: Arc<Notify>,
@@ -125,16 +154,24 @@ pub struct WaitingPlace {
 impl WaitingPlace {
     /// Whoever joins looks at what is published once more, and then waits.
     pub(crate) fn join(waiters: &Arc<Waiters>, key: Bytes) -> WaitingPlace {
-        let notify = Arc::new(Notify::new());
+        let counted = Some(Counted::new(waiters));
+        WaitingPlace::join_with(waiters, key, Arc::new(Notify::new()), counted)
+    }
+
+    fn join_with(
+        waiters: &Arc<Waiters>,
+        key: Bytes,
+        notify: Arc<Notify>,
+        counted: Option<Counted>,
+    ) -> WaitingPlace {
         let mut segment = waiters.segment(&key).lock();
         let line = segment.entry(key.clone()).or_default();
         let number = line.next;
         line.next += 1;
         line.waiting.insert(number, Arc::clone(&notify));
-        waiters.count.fetch_add(1, Ordering::SeqCst);
         drop(segment);
         fence(Ordering::SeqCst);
-        WaitingPlace { waiters: Arc::clone(waiters), key, number, notify }
+        WaitingPlace { waiters: Arc::clone(waiters), _counted: counted, key, number, notify }
     }
 
     /// Waits to be called. Whoever is, tries at once and says how it went: by dropping the place,
@@ -164,7 +201,31 @@ impl Drop for WaitingPlace {
         if line.is_over() {
             segment.remove(&self.key);
         }
-        self.waiters.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Places in several lines, for one who looks again when called in any of them. Dropping them leaves
+/// the lines.
+pub struct WaitingPlaces {
+    _places: Vec<WaitingPlace>,
+    _counted: Counted,
+    notify: Arc<Notify>,
+}
+
+impl WaitingPlaces {
+    /// Whoever joins looks at what is published once more, and then waits.
+    pub(crate) fn join(waiters: &Arc<Waiters>, keys: Vec<Bytes>) -> WaitingPlaces {
+        let notify = Arc::new(Notify::new());
+        let counted = Counted::new(waiters);
+        let join = |key| WaitingPlace::join_with(waiters, key, Arc::clone(&notify), None);
+        let places = keys.into_iter().map(join).collect();
+        WaitingPlaces { _places: places, _counted: counted, notify }
+    }
+
+    /// Waits to be called in any of the lines. Whoever is, and finds nothing, joins anew before
+    /// looking: a place is called once.
+    pub async fn called(&self) {
+        self.notify.notified().await;
     }
 }
 
@@ -258,6 +319,32 @@ mod tests {
         waiters.call_at_least(b"line", 0);
         drop(first);
         assert!(is_called(&mut second));
+    }
+
+    #[test]
+    fn what_is_for_everybody_calls_all_once_and_nobody_who_comes_later() {
+        let waiters = Arc::new(Waiters::new());
+        let (mut first, mut second) = (join(&waiters), join(&waiters));
+        waiters.call_all(b"line");
+        assert!(is_called(&mut first) && is_called(&mut second));
+        let mut later = join(&waiters);
+        drop((first, second));
+        assert!(!is_called(&mut later), "nothing has come since");
+    }
+
+    #[test]
+    fn who_waits_in_several_lines_is_called_in_any_of_them() {
+        let waiters = Arc::new(Waiters::new());
+        let keys = vec![Bytes::from_static(b"line"), Bytes::from_static(b"another")];
+        for key in &keys {
+            let places = WaitingPlaces::join(&waiters, keys.clone());
+            assert_eq!(waiters.count(), 1, "one who waits, in several lines");
+            waiters.call_all(key);
+            let mut called = std::pin::pin!(places.called());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(called.as_mut().poll(&mut context).is_ready());
+        }
+        assert_eq!(waiters.count(), 0);
     }
 
     #[test]

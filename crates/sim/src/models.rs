@@ -3,4 +3,5 @@
 pub mod probe;
 pub mod queue;
 pub mod recents;
+pub mod streams;
 pub mod tenants;

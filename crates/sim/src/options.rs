@@ -10,6 +10,7 @@ use crate::base::SimBase;
 use crate::models::probe::ProbeSubject;
 use crate::models::queue::QueueSubject;
 use crate::models::recents::RecentsSubject;
+use crate::models::streams::StreamsSubject;
 use crate::models::tenants::TenantsSubject;
 use crate::subject::Subject;
 
@@ -24,6 +25,8 @@ pub enum Choice {
     Tenants,
     /// Queues.
     Queue,
+    /// Streams.
+    Streams,
     /// By the seed: one of them, or several in the same shards.
     #[default]
     All,
@@ -35,7 +38,7 @@ pub struct UnknownMachine(pub String);
 
 impl std::fmt::Display for UnknownMachine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no machine is called {}: recents, probe, tenants, queue or all", self.0)
+        write!(f, "no machine is called {}: recents, probe, tenants, queue, streams or all", self.0)
     }
 }
 
@@ -50,6 +53,7 @@ impl FromStr for Choice {
             "probe" => Ok(Choice::Probe),
             "tenants" => Ok(Choice::Tenants),
             "queue" => Ok(Choice::Queue),
+            "streams" => Ok(Choice::Streams),
             "all" => Ok(Choice::All),
             other => Err(UnknownMachine(other.to_owned())),
         }
@@ -63,15 +67,17 @@ impl Choice {
         let probe = || -> Box<dyn Subject> { Box::new(ProbeSubject::default()) };
         let tenants = || -> Box<dyn Subject> { Box::new(TenantsSubject::default()) };
         let queue = || -> Box<dyn Subject> { Box::new(QueueSubject::default()) };
-        match (self, seed % 6) {
+        let streams = || -> Box<dyn Subject> { Box::new(StreamsSubject::default()) };
+        match (self, seed % 7) {
             (Choice::Recents, _) | (Choice::All, 0) => vec![recents()],
             (Choice::Probe, _) | (Choice::All, 1) => vec![probe()],
             (Choice::Tenants, _) | (Choice::All, 2) => vec![tenants()],
             (Choice::Queue, _) | (Choice::All, 3) => vec![queue()],
-            (Choice::All, 4) => vec![recents(), probe(), tenants()],
+            (Choice::Streams, _) | (Choice::All, 4) => vec![streams()],
+            (Choice::All, 5) => vec![recents(), probe(), tenants()],
             // Without the probe, which may set so many timers that those of others come late: a
             // model that keeps time does not know that.
-            (Choice::All, _) => vec![recents(), tenants(), queue()],
+            (Choice::All, _) => vec![recents(), tenants(), queue(), streams()],
         }
     }
 }

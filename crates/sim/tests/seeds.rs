@@ -33,6 +33,11 @@ fn queues_are_as_their_model() {
 }
 
 #[test]
+fn streams_are_as_their_model() {
+    check(Choice::Streams, 16);
+}
+
+#[test]
 fn machines_share_a_shard() {
     check(Choice::All, 16);
 }

@@ -75,6 +75,9 @@ fn command(envelope: &Envelope) -> Value {
         recents::MACHINE => {
             ("recents".to_owned(), shown(recents::Command::decode(&envelope.command)))
         }
+        streams::MACHINE => {
+            ("streams".to_owned(), shown(streams::Command::decode(&envelope.command)))
+        }
         other => (other.to_string(), "of a machine that this binary does not have".to_owned()),
     };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -9,6 +9,7 @@ mod remote;
 mod serve;
 mod show;
 mod simulate;
+mod streams;
 mod topics;
 mod work;
 
@@ -53,6 +54,8 @@ enum Command {
     /// Queues of a server: list, create, show, update, delete, send, receive, peek, redrive, purge,
     /// tail.
     Queue(queues::QueueFlags),
+    /// Streams of a server: list, create, append, read, groups, seek, delete.
+    Stream(streams::StreamFlags),
     /// Topics of a server: list, create, subscribe, publish, delete.
     Topic(topics::TopicFlags),
     #[command(verbatim_doc_comment)]
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Dump { data_dir, shard, from } => dump::run(&data_dir, shard, from),
         Command::Sim(flags) => simulate::run(&flags),
         Command::Queue(flags) => queues::run(flags),
+        Command::Stream(flags) => streams::run(flags),
         Command::Topic(flags) => topics::run(flags),
         Command::Work(flags) => work::run(flags),
     };

@@ -7,7 +7,7 @@ use crate::metadata::{Dependency, Package};
 /// The state machines. They know the kernel and nothing else, least of all each other: what one
 /// asks of another is a letter.
 const MACHINES: &[&str] =
-    &["feed", "queue", "recents", "sale", "schedule", "search", "tenants", "views"];
+    &["feed", "queue", "recents", "sale", "schedule", "search", "streams", "tenants", "views"];
 
 /// Crates of the workspace that a crate may use.
 enum May {

@@ -4,3 +4,4 @@ mod calls;
 mod consumer;
 mod harness;
 mod retries;
+mod streams;

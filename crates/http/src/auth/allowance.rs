@@ -54,7 +54,7 @@ impl Caller {
         // Of all tenants together. Those who come at the same moment may be a few more.
         if edge.node.waiting() >= edge.limits.waiters_max {
             throttled("waitersMax", 1);
-            let why = "as many receives wait as this server lets wait";
+            let why = "as many receives and fetches wait as this server lets wait";
             return Err(ProblemKind::Overloaded.because(why).retry_after_ms(RETRY_MS));
         }
         Held::waiter(&self.tenant_known().gauge, self.quotas().waiters)

@@ -215,7 +215,7 @@ impl Held {
     /// A receive that waits. None waits for long, so trying again can help.
     pub(crate) fn waiter(gauge: &Arc<Gauge>, max: Option<u32>) -> Result<Held, Problem> {
         Held::new(gauge, |gauge| &gauge.waiters, max).ok_or_else(|| {
-            let why = "as many receives of the tenant wait as its quota waiters allows";
+            let why = "as many receives and fetches of the tenant wait as its quota waiters allows";
             used_up("waiters", why).retry_after_ms(RETRY_MS)
         })
     }

@@ -54,7 +54,7 @@ impl BodyAsJson {
 }
 
 /// A string as JSON. Most need no escapes, which is seen eight bytes at a time.
-fn put_string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     if needs_escapes(text.as_bytes()) {
         serde_json::to_writer(out, text).expect("strings serialise");
         return;

@@ -5,6 +5,7 @@ use crate::route::Routes;
 pub mod keys;
 pub mod queues;
 pub mod recents;
+pub mod streams;
 pub mod system;
 pub mod tenants;
 
@@ -13,6 +14,7 @@ pub mod tenants;
 pub fn all() -> Vec<Routes> {
     let mut all = vec![recents::routes(), tenants::routes(), keys::routes(), system::routes()];
     all.extend(queues::routes());
+    all.extend(streams::routes());
     all.push(crate::sqs::routes());
     all
 }

@@ -15,6 +15,7 @@ mod quotas;
 mod refusals;
 mod shutdown;
 mod slow;
+mod streams;
 mod system;
 mod telemetry;
 mod tls;

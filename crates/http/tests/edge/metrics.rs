@@ -211,3 +211,46 @@ async fn what_is_told_becomes_new_again_and_says_how_old_it_is() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn streams_and_their_groups_are_told_of_the_furthest_behind_first() {
+    let (server, _) =
+        Server::start_product_with(2, |edge| edge.limits.metrics_queues_max = 2).await;
+    Server::ok(&server.post("/v1/tenants", r#"{"name": "shop"}"#).await, 201);
+    for (tenant, name, count) in
+        [("default", "few", 1), ("default", "more", 30), ("shop", "most", 60)]
+    {
+        let headers = format!("content-type: application/json\r\nx-tenant: {tenant}\r\n");
+        let post = async |path: String, body: serde_json::Value| {
+            server.send("POST", &path, &headers, &body.to_string()).await
+        };
+        let settings = json!({"name": name, "partitions": 2});
+        Server::ok(&post("/v1/streams".to_owned(), settings).await, 201);
+        let records: Vec<_> = (0..count).map(|n| json!({"value": n})).collect();
+        let path = format!("/v1/streams/{name}/records");
+        Server::ok(&post(path, json!({"records": records})).await, 200);
+        let path = format!("/v1/streams/{name}/groups/g:fetch");
+        Server::ok(&post(path, json!({"member": "m"})).await, 200);
+    }
+    let commit = r#"{"offsets": {"0": 10}}"#;
+    Server::ok(&server.post("/v1/streams/more/groups/g:commit", commit).await, 200);
+    let scrape = Scrape::of(&server).await;
+    let more = r#"{tenant="default",stream="more"}"#;
+    let most = r#"{tenant="shop",stream="most"}"#;
+    for (labels, records) in [(more, 30.0), (most, 60.0)] {
+        assert_eq!(scrape.get(&format!("stampede_stream_records{labels}")), records);
+        assert_eq!(scrape.get(&format!("stampede_stream_appended_total{labels}")), records);
+        assert!(scrape.get(&format!("stampede_stream_bytes{labels}")) > records);
+    }
+    let group = |metric: &str, labels: &str| {
+        let labels = labels.replace('}', r#",group="g"}"#);
+        scrape.get(&format!("stampede_stream_group_{metric}{labels}"))
+    };
+    assert_eq!((group("lag", more), group("members", more)), (20.0, 1.0));
+    assert_eq!(group("lag", most), 60.0);
+    for total in ["streams", "stream_groups"] {
+        assert_eq!(scrape.get(&format!("stampede_{total}")), 3.0);
+        assert_eq!(scrape.get(&format!("stampede_{total}_omitted")), 1.0);
+    }
+    server.stop().await;
+}

@@ -1,4 +1,4 @@
-//! What is looked at, not counted as it happens: every queue, and the disk.
+//! What is looked at, not counted as it happens: every queue and stream, and the disk.
 //!
 //! A census reads rows, on a thread that may block and never on a shard's. One is taken when somebody
 //! asks and the last is old; whoever asks meanwhile gets the last. So asking often costs no more, and
@@ -8,6 +8,7 @@
 
 mod disk;
 mod queues;
+mod streams;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,7 +99,7 @@ pub(crate) async fn text(edge: &EdgeState) -> String {
     }
     let taken = latest.borrow().clone();
     let mut page = Page::default();
-    let help = "How old the figures of queues and of the disk are";
+    let help = "How old the figures of queues, of streams and of the disk are";
     page.metric("stampede_census_age_seconds", Kind::Gauge, help);
     if let Some(taken) = &taken {
         page.sample(&[], taken.at.elapsed().as_secs_f64());
@@ -107,7 +108,7 @@ pub(crate) async fn text(edge: &EdgeState) -> String {
     if let Some(taken) = &taken {
         page.sample(&[], taken.took.as_secs_f64());
     }
-    let help = "Receives that wait for a message";
+    let help = "Receives and fetches that wait";
     page.metric("stampede_waiters", Kind::Gauge, help).sample(&[], edge.node.waiting());
     taken.map_or(String::new(), |taken| taken.text.clone()) + &page.into_text()
 }
@@ -116,6 +117,7 @@ pub(crate) async fn text(edge: &EdgeState) -> String {
 fn take(node: &node::Node, queues_max: usize) -> String {
     let mut page = Page::default();
     queues::write(&mut page, node, queues_max);
+    streams::write(&mut page, node, queues_max);
     disk::write(&mut page, node);
     page.into_text()
 }

@@ -1,0 +1,207 @@
+//! Getting records for a member of a group, and waiting for them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kernel::TenantId;
+use node::Node;
+use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
+use tokio::time::Instant;
+
+use super::{anywhere, find, submit};
+use crate::app::Edge;
+use crate::auth::Caller;
+use crate::problem::Problem;
+
+/// Bytes of keys and values after which an answer has enough.
+pub(crate) const FETCH_BYTES: usize = 1 << 20;
+
+/// What a member asks for.
+pub(crate) struct Fetch {
+    pub(crate) stream: String,
+    pub(crate) group: String,
+    pub(crate) member: String,
+    pub(crate) max_records: usize,
+    pub(crate) session: Duration,
+    /// In which `offsets` are good, if it says.
+    pub(crate) epoch: Option<u64>,
+    /// Where it reads on in these partitions, instead of at what is committed.
+    pub(crate) offsets: BTreeMap<u16, u64>,
+}
+
+impl Fetch {
+    /// Where to read in a partition. What was known before the partition changed hands, or before a
+    /// seek, is no place to go on from.
+    fn position(&self, owned: &Owned) -> u64 {
+        let still_good = self.epoch.is_none_or(|epoch| epoch >= owned.since);
+        let own = self.offsets.get(&owned.partition).filter(|_| still_good);
+        own.copied().or(owned.committed).unwrap_or(0)
+    }
+}
+
+/// What a member gets.
+pub(crate) struct Got {
+    pub(crate) standing: Standing,
+    /// With their partitions: those of one together, in order.
+    pub(crate) records: Vec<(u16, Record)>,
+    stream: Definition,
+}
+
+/// Why there is nothing to get.
+pub(crate) enum NoFetch {
+    Refused(streams::Refusal),
+    Problem(Problem),
+}
+
+impl<P: Into<Problem>> From<P> for NoFetch {
+    fn from(problem: P) -> NoFetch {
+        NoFetch::Problem(problem.into())
+    }
+}
+
+/// Gets records; when there are none, waits for some, or for the group to change.
+pub(crate) async fn fetch(
+    edge: &Edge,
+    caller: &Caller,
+    fetch: &Fetch,
+    wait: Duration,
+) -> Result<Got, NoFetch> {
+    let mut got = look(edge, caller, fetch).await?;
+    if wait.is_zero() || !got.records.is_empty() {
+        return Ok(got);
+    }
+    let _counted = caller.wait()?;
+    let deadline = Instant::now() + wait;
+    let mut leaving = edge.leaving.subscribe();
+    loop {
+        let places = edge.node.wait_for_any(lines(caller.tenant, &got, &fetch.group));
+        // What came between the last look and joining the lines called nobody.
+        let again = look(edge, caller, fetch).await?;
+        let changed =
+            again.standing.epoch != got.standing.epoch || again.stream.id != got.stream.id;
+        if changed || !again.records.is_empty() {
+            return Ok(again);
+        }
+        got = again;
+        tokio::select! {
+            biased;
+            () = places.called() => {}
+            () = tokio::time::sleep_until(deadline) => return Ok(got),
+            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(got),
+            // Who waits is heard of.
+            () = tokio::time::sleep(fetch.session / 3) => {}
+        }
+    }
+}
+
+/// The lines in which whoever waits for this is called: of the group, and of each partition.
+fn lines(tenant: TenantId, got: &Got, group: &str) -> Vec<Bytes> {
+    let id = got.stream.id;
+    let partition = |owned: &Owned| streams::partition_row(tenant, id, owned.partition).into();
+    let partitions = got.standing.owned.iter().map(partition);
+    std::iter::once(streams::group_row(tenant, id, group).into()).chain(partitions).collect()
+}
+
+/// What there is now. The member is heard of, if it was not lately.
+async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetch> {
+    let tenant = caller.tenant;
+    let Some(stream) = find(edge, tenant, &fetch.stream).await? else {
+        return Err(NoFetch::Refused(streams::Refusal::NoStream));
+    };
+    let node = edge.node.clone();
+    let rows = node.rows(streams::place(tenant, &fetch.stream));
+    let (group, member) = (fetch.group.clone(), fetch.member.clone());
+    let (known, now_ms) = (stream.clone(), node.now_ms());
+    let standing = move || streams::standing(&rows, tenant, &known, &group, &member, now_ms);
+    let standing = match edge.node.read(standing).await? {
+        Some(standing) => standing,
+        None => join(edge, caller, &stream, fetch).await?,
+    };
+    let from = standing.owned.iter().map(|owned| (owned.partition, fetch.position(owned)));
+    let mut from: Vec<(u16, u64)> = from.collect();
+    // Nobody's first partition is always read first: the others would have to wait for it.
+    let first = anywhere(edge) % (from.len() as u64).max(1);
+    from.rotate_left(usize::try_from(first).expect("less than there are"));
+    let (id, max_records) = (stream.id, fetch.max_records);
+    let records = move || read(&node, tenant, id, &from, max_records);
+    let records = edge.node.read(records).await?;
+    Ok(Got { standing, records, stream })
+}
+
+/// Says that the member takes part.
+async fn join(
+    edge: &Edge,
+    caller: &Caller,
+    stream: &Definition,
+    fetch: &Fetch,
+) -> Result<Standing, NoFetch> {
+    let home = streams::place(caller.tenant, &fetch.stream);
+    let group = streams::group_row(caller.tenant, stream.id, &fetch.group);
+    if edge.node.view_or_row(home, group).await?.is_none() {
+        caller.check_room(true)?;
+    }
+    let join = Join {
+        stream: fetch.stream.clone(),
+        group: fetch.group.clone(),
+        member: fetch.member.clone(),
+        session_ms: u64::try_from(fetch.session.as_millis()).expect("bounded by the edge"),
+        start: BTreeMap::new(),
+    };
+    let join = Command::Join(join);
+    match submit(edge, caller.tenant, &fetch.stream, None, &join).await? {
+        Reply::Joined(standing) => Ok(standing),
+        Reply::Refused(refusal) => Err(NoFetch::Refused(refusal)),
+        other => unreachable!("a Join is answered with {other:?}"),
+    }
+}
+
+/// Records of these partitions, each from its offset on, until there are enough. Blocks.
+fn read(
+    node: &Node,
+    tenant: TenantId,
+    id: streams::StreamId,
+    from: &[(u16, u64)],
+    max_records: usize,
+) -> Vec<(u16, Record)> {
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    for &(partition, offset) in from {
+        if found.len() >= max_records || bytes >= FETCH_BYTES {
+            break;
+        }
+        let rows = node.rows(streams::partition_place(tenant, id, partition));
+        let left = (max_records - found.len(), FETCH_BYTES - bytes);
+        let fetched = streams::fetch(&rows, tenant, id, partition, offset, left);
+        for record in fetched.records {
+            bytes += record.value.len() + record.key.as_ref().map_or(0, Bytes::len);
+            found.push((partition, record));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_positions_hold_until_the_partition_changes_hands() {
+        let mut fetch = Fetch {
+            stream: "s".into(),
+            group: "g".into(),
+            member: "m".into(),
+            max_records: 1,
+            session: Duration::from_secs(30),
+            epoch: Some(5),
+            offsets: BTreeMap::from([(1, 70)]),
+        };
+        let owned = |partition, since| Owned { partition, since, committed: Some(40) };
+        assert_eq!(fetch.position(&owned(1, 5)), 70);
+        assert_eq!(fetch.position(&owned(1, 6)), 40, "it was somebody else's meanwhile");
+        assert_eq!(fetch.position(&owned(2, 1)), 40, "nothing is said of it");
+        assert_eq!(fetch.position(&Owned { partition: 2, since: 1, committed: None }), 0);
+        fetch.epoch = None;
+        assert_eq!(fetch.position(&owned(1, 6)), 70);
+    }
+}

@@ -1,0 +1,314 @@
+//! `stampede stream`: streams of a server, by hand and for scripts.
+
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use client::{Client, GroupSummary, NewRecord, NewStream, Record, SeekTo, StreamInfo};
+use serde_json::value::RawValue;
+
+use crate::remote::{ServerFlags, Usage, block_on, duration, print};
+use crate::show::{json_lines, one_line, table};
+
+#[derive(Args)]
+pub(crate) struct StreamFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// Machine-readable: a line of JSON for each thing
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: StreamCommand,
+}
+
+#[derive(Subcommand)]
+enum StreamCommand {
+    /// List streams
+    Ls {
+        /// Only those whose names begin so
+        prefix: Option<String>,
+    },
+    /// Make a stream; the same name with the same settings is no error
+    Create(CreateFlags),
+    /// Append a record, or one for each line of stdin
+    ///
+    /// What is JSON is appended as JSON, and anything else as text.
+    Append(AppendFlags),
+    /// Read a partition, without a group
+    Read(ReadFlags),
+    /// List the groups of a stream, and how far behind they are
+    Groups {
+        /// The stream
+        stream: String,
+    },
+    /// Have a group go on from elsewhere
+    Seek(SeekFlags),
+    /// Delete a stream, its records and its groups
+    Delete {
+        /// The stream
+        stream: String,
+        /// Without asking; nobody is asked when stdin is no terminal
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+#[derive(Args)]
+struct CreateFlags {
+    /// 1 to 80 of A-Z a-z 0-9 - _ .
+    name: String,
+    /// So many members of a group can share the work
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    partitions: u16,
+    /// Drop records that are older, like 7d, which is usual; `forever` keeps them
+    #[arg(long, value_name = "TIME")]
+    retention: Option<String>,
+    /// Keep the newest so many bytes of each partition
+    #[arg(long, value_name = "N")]
+    retention_bytes: Option<u64>,
+}
+
+#[derive(Args)]
+struct AppendFlags {
+    /// The stream
+    stream: String,
+    /// The value; a line of stdin each when not given
+    value: Option<String>,
+    /// What it is about: records of a key are in one partition, in order
+    #[arg(long, short)]
+    key: Option<String>,
+}
+
+#[derive(Args)]
+struct ReadFlags {
+    /// The stream
+    stream: String,
+    /// The partition
+    #[arg(long, short, default_value_t = 0)]
+    partition: u16,
+    /// Where to begin; at the first that is kept when not given
+    #[arg(long, default_value_t = 0)]
+    offset: u64,
+    /// Records at most, up to 1000
+    #[arg(long, short = 'n', default_value_t = 10)]
+    max: u32,
+}
+
+#[derive(Args)]
+struct SeekFlags {
+    /// The stream
+    stream: String,
+    /// The group
+    group: String,
+    /// `earliest`, `latest`, a time like 2026-01-31T12:00:00Z, or offsets like 0=5,1=7
+    to: String,
+}
+
+pub(crate) fn run(flags: StreamFlags) -> anyhow::Result<ExitCode> {
+    let StreamFlags { server, json, command } = flags;
+    let client = server.client()?;
+    block_on(async move {
+        match command {
+            StreamCommand::Ls { prefix } => ls(&client, json, prefix.as_deref()).await,
+            StreamCommand::Create(flags) => create(&client, json, flags).await,
+            StreamCommand::Append(flags) => append(&client, json, flags).await,
+            StreamCommand::Read(flags) => read(&client, json, &flags).await,
+            StreamCommand::Groups { stream } => groups(&client, json, &stream).await,
+            StreamCommand::Seek(flags) => seek(&client, json, &flags).await,
+            StreamCommand::Delete { stream, yes } => delete(&client, json, &stream, yes).await,
+        }
+    })
+}
+
+async fn ls(client: &Client, json: bool, prefix: Option<&str>) -> anyhow::Result<ExitCode> {
+    let streams = client.streams().list_all(prefix.unwrap_or_default()).await?;
+    let row = |stream: &StreamInfo| {
+        let retention = stream.retention_seconds.map_or("-".to_owned(), |s| format!("{s}s"));
+        let bytes = stream.retention_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+        let partitions = stream.partitions.to_string();
+        vec![stream.name.clone(), partitions, stream.groups.to_string(), retention, bytes]
+    };
+    let head = ["NAME", "PARTITIONS", "GROUPS", "RETENTION", "BYTES"];
+    let rows = || streams.iter().map(row).collect::<Vec<_>>();
+    print(&if json { json_lines(&streams)? } else { table(&head, &[1, 2, 3, 4], &rows()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(client: &Client, json: bool, flags: CreateFlags) -> anyhow::Result<ExitCode> {
+    let mut stream = NewStream::new(flags.name).partitions(flags.partitions);
+    stream = match flags.retention.as_deref() {
+        None => stream,
+        Some("forever") => stream.keep_for_ever(),
+        Some(text) => {
+            let wrong = |why| Usage(format!("--retention {text}: {why}, or forever"));
+            stream.retention(duration(text).map_err(wrong)?)
+        }
+    };
+    if let Some(bytes) = flags.retention_bytes {
+        stream = stream.retention_bytes(bytes);
+    }
+    let made = client.streams().create(&stream).await?;
+    print(&if json {
+        json_lines(&[made])?
+    } else {
+        format!("{} is there, as {}\n", made.name, made.stream_id)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is JSON as JSON, and anything else as text.
+fn record(text: &str, key: Option<&String>) -> Result<NewRecord, client::Error> {
+    let record = match serde_json::from_str::<&RawValue>(text) {
+        Ok(json) => NewRecord::new(json),
+        Err(_) => NewRecord::new(text),
+    }?;
+    Ok(match key {
+        Some(key) => record.key(key),
+        None => record,
+    })
+}
+
+/// Records of stdin that are appended together.
+const LINES_MAX: usize = 1000;
+
+/// Lines that are there, at least one; none at the end.
+fn some_lines(input: &mut BufReader<impl Read>) -> std::io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    // Waits for the first, and for no other: what is written slowly is appended as it comes.
+    while lines.is_empty() || lines.len() < LINES_MAX && input.buffer().contains(&b'\n') {
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            break;
+        }
+        let text = line.strip_suffix('\n').unwrap_or(&line);
+        lines.push(text.strip_suffix('\r').unwrap_or(text).to_owned());
+    }
+    Ok(lines)
+}
+
+async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Result<ExitCode> {
+    let stream = client.stream(flags.stream);
+    let send = async |texts: &[String]| {
+        let records = texts.iter().map(|text| record(text, flags.key.as_ref()));
+        let records = records.collect::<Result<Vec<_>, _>>()?;
+        for result in stream.append(&records).await? {
+            let placed = result?;
+            let line = || format!("partition {} offset {}\n", placed.partition, placed.offset);
+            print(&if json { json_lines(&[&placed])? } else { line() })?;
+        }
+        anyhow::Ok(())
+    };
+    if let Some(value) = flags.value {
+        send(&[value]).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut input = BufReader::new(std::io::stdin().lock());
+    loop {
+        let lines = some_lines(&mut input).context("cannot read stdin")?;
+        if lines.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        send(&lines).await?;
+    }
+}
+
+async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<ExitCode> {
+    let stream = client.stream(&flags.stream);
+    let page = stream.read(flags.partition, flags.offset, flags.max).await?;
+    let row = |record: &Record| {
+        let key = record.key.as_deref().map_or("-".to_owned(), one_line);
+        let offset = record.offset.to_string();
+        vec![offset, record.timestamp.clone(), key, one_line(record.raw.get())]
+    };
+    let head = ["OFFSET", "TIMESTAMP", "KEY", "VALUE"];
+    let rows = || page.records.iter().map(row).collect::<Vec<_>>();
+    print(&if json { json_lines(&page.records)? } else { table(&head, &[0], &rows()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn groups(client: &Client, json: bool, stream: &str) -> anyhow::Result<ExitCode> {
+    let groups = client.stream(stream).groups().await?;
+    let row = |group: &GroupSummary| {
+        let (members, lag) = (group.members.to_string(), group.lag.to_string());
+        vec![group.group.clone(), group.epoch.to_string(), members, lag]
+    };
+    let head = ["GROUP", "EPOCH", "MEMBERS", "LAG"];
+    let rows = || groups.iter().map(row).collect::<Vec<_>>();
+    print(&if json { json_lines(&groups)? } else { table(&head, &[1, 2, 3], &rows()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word, offsets, or a time, which the server reads.
+fn seek_to(text: &str) -> Result<SeekTo, Usage> {
+    match text {
+        "earliest" => return Ok(SeekTo::Earliest),
+        "latest" => return Ok(SeekTo::Latest),
+        _ if !text.contains('=') => return Ok(SeekTo::Time(text.to_owned())),
+        _ => {}
+    }
+    let pair = |pair: &str| {
+        let (partition, offset) = pair.split_once('=')?;
+        Some((partition.parse().ok()?, offset.parse().ok()?))
+    };
+    let offsets = text.split(',').map(pair).collect::<Option<_>>();
+    offsets.map(SeekTo::Offsets).ok_or_else(|| Usage(format!("{text}: offsets are like 0=5,1=7")))
+}
+
+async fn seek(client: &Client, json: bool, flags: &SeekFlags) -> anyhow::Result<ExitCode> {
+    let to = seek_to(&flags.to)?;
+    let sought = client.stream(&flags.stream).seek(&flags.group, &to).await?;
+    let row = |(partition, offset): (&u16, &u64)| vec![partition.to_string(), offset.to_string()];
+    let rows = || sought.offsets.iter().map(row).collect::<Vec<_>>();
+    let head = ["PARTITION", "OFFSET"];
+    print(&if json { json_lines(&[&sought])? } else { table(&head, &[0, 1], &rows()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(client: &Client, json: bool, name: &str, yes: bool) -> anyhow::Result<ExitCode> {
+    if !yes && std::io::stdin().is_terminal() {
+        print(&format!("Delete {name} and everything in it, for good? [y/N] "))?;
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(Usage("nothing was deleted".to_owned()).into());
+        }
+    }
+    client.streams().delete(name).await?;
+    let said = serde_json::json!({"name": name, "deleted": true});
+    print(&if json { format!("{said}\n") } else { format!("{name} is gone\n") })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_to_seek_is_a_word_offsets_or_a_time() {
+        let to = |text| seek_to(text).expect("a place");
+        assert_eq!((to("earliest"), to("latest")), (SeekTo::Earliest, SeekTo::Latest));
+        assert_eq!(to("0=5,12=7"), SeekTo::Offsets([(0, 5), (12, 7)].into()));
+        let time = "2026-01-31T12:00:00Z";
+        assert_eq!(to(time), SeekTo::Time(time.to_owned()));
+        for bad in ["0=", "=5", "0=5,", "x=5", "0=-1", "70000=1"] {
+            assert!(seek_to(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lines_are_taken_as_they_come() {
+        let mut input = BufReader::with_capacity(8, &b"a\nb\r\n\nlong line\nend"[..]);
+        let mut next = || some_lines(&mut input).expect("text");
+        assert_eq!(next(), ["a", "b", ""], "what is at hand");
+        assert_eq!((next(), next()), (vec!["long line".to_owned()], vec!["end".to_owned()]));
+        assert_eq!(next(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn what_is_json_is_appended_as_json() {
+        let json = |text| serde_json::to_string(&record(text, None).expect("a record"));
+        assert_eq!(json("{\"a\": 1.50}").expect("JSON"), "{\"value\":{\"a\": 1.50}}");
+        assert_eq!(json("{a}").expect("JSON"), "{\"value\":\"{a}\"}");
+    }
+}

@@ -1,0 +1,127 @@
+//! `stampede stream`, as a user runs it against a server.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn stampede() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stampede"));
+    command.env("STAMPEDE_LOG", "warn").env_remove("STAMPEDE_KEY");
+    command
+}
+
+/// A server that does not outlive its test.
+struct Server {
+    url: String,
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended, perhaps.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start() -> Server {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = stampede();
+        command.args(["serve", "--dev", "--shards", "1", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(folder.path()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let lines = stdout.lines().map(|line| line.expect("text"));
+        let ready = |line: String| line.strip_prefix("stampede is ready on ").map(str::to_owned);
+        let url = lines.into_iter().find_map(ready).expect("it is ready");
+        Server { url, child, _folder: folder }
+    }
+
+    fn fed(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = stampede();
+        command.env("STAMPEDE_SERVER", &self.url).arg("stream").args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        // It may not read.
+        let _ = child.stdin.take().expect("piped").write_all(input);
+        child.wait_with_output().expect("it ends")
+    }
+
+    /// What it prints; it must succeed.
+    #[track_caller]
+    fn says(&self, arguments: &[&str]) -> String {
+        let output = self.fed(arguments, b"");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let said = self.says(&[&["--json"], arguments].concat());
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+#[test]
+fn streams_are_used_by_hand_and_by_scripts() {
+    let server = Server::start();
+    let made = server.says(&["create", "clicks", "--partitions", "2", "--retention", "1d"]);
+    assert!(made.starts_with("clicks is there, as s_"), "{made}");
+    server.json(&["create", "kept", "--retention", "forever", "--retention-bytes", "1000"]);
+    let table = server.says(&["ls"]);
+    assert_eq!(
+        table,
+        "NAME    PARTITIONS  GROUPS  RETENTION  BYTES\n\
+         clicks           2       0     86400s      -\n\
+         kept             1       0          -   1000\n"
+    );
+    assert_eq!(server.json(&["ls", "k"])[0]["retentionSeconds"], Value::Null);
+
+    let placed = server.json(&["append", "clicks", r#"{"n": 1.50}"#, "--key", "ann"]);
+    let partition = placed[0]["partition"].to_string();
+    let output = server.fed(&["append", "clicks", "-k", "ann"], b"one\ntwo\n");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(said, format!("partition {partition} offset 1\npartition {partition} offset 2\n"));
+    let read = server.says(&["read", "clicks", "-p", &partition]);
+    assert!(read.starts_with("OFFSET  TIMESTAMP "), "{read}");
+    assert!(read.contains(r#"ann  {"n": 1.50}"#), "{read}");
+    let read = server.json(&["read", "clicks", "-p", &partition, "--offset", "1", "-n", "1"]);
+    assert_eq!((read.len(), &read[0]["value"]), (1, &json!("one")));
+
+    let sought = server.json(&["seek", "clicks", "report", "earliest"]);
+    assert_eq!(sought[0]["epoch"], 1);
+    let groups = server.says(&["groups", "clicks"]);
+    assert_eq!(groups, "GROUP   EPOCH  MEMBERS  LAG\nreport      1        0    3\n");
+    let to = format!("{partition}=2");
+    let sought = server.says(&["seek", "clicks", "report", &to]);
+    assert_eq!(sought, format!("PARTITION  OFFSET\n        {partition}       2\n"));
+    let time = read[0]["timestamp"].as_str().expect("a time");
+    server.says(&["seek", "clicks", "report", time]);
+    assert_eq!(server.json(&["groups", "clicks"])[0]["lag"], 2);
+    assert_eq!(server.says(&["delete", "clicks"]), "clicks is gone\n");
+    assert_eq!(server.json(&["ls"]).len(), 1);
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let server = Server::start();
+    for (arguments, code, what) in [
+        (&["read", "none"][..], 1, "no such stream"),
+        (&["append", "none", "x"], 1, "no such stream"),
+        (&["delete", "none"], 1, "no such stream"),
+        (&["create", "a b"], 1, "name"),
+        (&["create", "s", "--partitions", "2000"], 1, "partitions"),
+        (&["create", "s", "--retention", "soon"], 2, "--retention soon"),
+        (&["seek", "none", "g", "0="], 2, "0=5,1=7"),
+        (&["seek", "none"], 2, "GROUP"),
+    ] {
+        let output = server.fed(arguments, b"");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.lines().count() == 1 && stderr.contains(what), "{arguments:?}: {stderr}");
+    }
+}

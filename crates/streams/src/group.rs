@@ -1,0 +1,278 @@
+//! What is done to groups: members come and go, and say how far they are.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kernel::Turn;
+use kernel::rows::Scan;
+
+use crate::apply::{find, show};
+use crate::command::{Commit, GROUPS_MAX, Join, MEMBERS_MAX, Refusal, Reply, Seek, StreamId};
+use crate::deal::deal;
+use crate::query::{members, stand};
+use crate::state::{
+    Alarm, GroupRow, Seen, Stream, group_key, key, member_key, of_group_key, offset_key, read, row,
+    timer,
+};
+
+fn find_group(turn: &Turn<'_>, id: StreamId, group: &str) -> Option<GroupRow> {
+    turn.rows().get(&group_key(turn.tenant(), id, group)).map(|row| read(&row))
+}
+
+/// Keeps a group; whoever waits for it is to look again if its epoch is another.
+fn keep(turn: &mut Turn<'_>, id: StreamId, name: &str, group: &GroupRow, shown: bool) {
+    let row = Bytes::from(row(group));
+    let key = group_key(turn.tenant(), id, name);
+    turn.put(key.clone(), row.clone());
+    if shown {
+        turn.publish(key, Some(row));
+    }
+}
+
+fn put_offsets(turn: &mut Turn<'_>, id: StreamId, group: &str, offsets: &BTreeMap<u16, u64>) {
+    for (partition, offset) in offsets {
+        turn.put(offset_key(turn.tenant(), id, group, *partition), row(offset));
+    }
+}
+
+fn has_all(stream: &Stream, offsets: &BTreeMap<u16, u64>) -> bool {
+    offsets.keys().all(|partition| *partition < stream.settings.partitions)
+}
+
+/// A group that was not there.
+fn make(turn: &mut Turn<'_>, name: &str, stream: &mut Stream) -> Result<GroupRow, Refusal> {
+    if stream.groups >= GROUPS_MAX {
+        return Err(Refusal::Groups);
+    }
+    stream.groups += 1;
+    show(turn, name, stream);
+    turn.count(0, 1);
+    Ok(GroupRow {
+        created_ms: turn.now_ms(),
+        partitions: stream.settings.partitions,
+        ..GroupRow::default()
+    })
+}
+
+/// Deals out anew.
+fn rebalance(group: &mut GroupRow, stream: &Stream) {
+    group.epoch += 1;
+    group.partitions = stream.settings.partitions;
+    deal(&mut group.owners, group.partitions, group.epoch);
+}
+
+pub(crate) fn join(turn: &mut Turn<'_>, join: &Join) -> Reply {
+    let Some(mut stream) = find(turn, &join.stream) else {
+        return Reply::Refused(Refusal::NoStream);
+    };
+    let (tenant, id) = (turn.tenant(), stream.id);
+    let mut group = match find_group(turn, id, &join.group) {
+        Some(group) => group,
+        None if !has_all(&stream, &join.start) => return Reply::Refused(Refusal::NoPartition),
+        None => match make(turn, &join.stream, &mut stream) {
+            Ok(group) => {
+                put_offsets(turn, id, &join.group, &join.start);
+                group
+            }
+            Err(refusal) => return Reply::Refused(refusal),
+        },
+    };
+    let new = !group.owners.contains_key(&join.member);
+    if new && group.owners.len() >= MEMBERS_MAX {
+        return Reply::Refused(Refusal::Members);
+    }
+    let seen = Seen { session_ms: join.session_ms, seen_ms: turn.now_ms() };
+    turn.put(member_key(tenant, id, &join.group, &join.member), row(&seen));
+    let changed = new || group.partitions != stream.settings.partitions;
+    if changed {
+        group.owners.entry(join.member.clone()).or_default();
+        rebalance(&mut group, &stream);
+    }
+    let armed = arm(turn, &mut group, (&join.stream, id, &join.group), seen.lost_ms());
+    if changed || armed {
+        keep(turn, id, &join.group, &group, changed);
+    }
+    let owned = &group.owners[&join.member];
+    Reply::Joined(stand(turn.rows(), tenant, id, &join.group, group.epoch, owned))
+}
+
+/// Sees to it that lost members are looked for by then. Whether that is new.
+fn arm(
+    turn: &mut Turn<'_>,
+    group: &mut GroupRow,
+    (stream, id, name): (&str, StreamId, &str),
+    at_ms: u64,
+) -> bool {
+    match group.watch {
+        Some((armed_ms, _)) if armed_ms <= at_ms => return false,
+        Some(later) => turn.cancel_timer(timer(later)),
+        None => {}
+    }
+    let alarm = Alarm::Watch { stream: stream.to_owned(), id, group: name.to_owned() };
+    let set = turn.set_timer(at_ms, row(&alarm));
+    group.watch = Some((set.deadline_ms, set.number));
+    true
+}
+
+/// Members who were not heard of for too long are members no more.
+pub(crate) fn look_for_lost(
+    turn: &mut Turn<'_>,
+    stream_name: &str,
+    id: StreamId,
+    name: &str,
+    fired: (u64, u64),
+) {
+    let Some(stream) = find(turn, stream_name).filter(|stream| stream.id == id) else { return };
+    let Some(mut group) = find_group(turn, id, name).filter(|group| group.watch == Some(fired))
+    else {
+        return;
+    };
+    group.watch = None;
+    let now_ms = turn.now_ms();
+    let mut lost = false;
+    let mut next_ms: Option<u64> = None;
+    for (member, known) in members(turn.rows(), turn.tenant(), id, name) {
+        let lost_ms = known.seen_ms.saturating_add(known.session_ms);
+        if lost_ms <= now_ms {
+            remove(turn, &mut group, id, name, &member);
+            lost = true;
+        } else {
+            next_ms = Some(next_ms.map_or(lost_ms, |other| other.min(lost_ms)));
+        }
+    }
+    if lost {
+        rebalance(&mut group, &stream);
+    }
+    if let Some(next_ms) = next_ms {
+        arm(turn, &mut group, (stream_name, id, name), next_ms);
+    }
+    keep(turn, id, name, &group, lost);
+}
+
+fn remove(turn: &mut Turn<'_>, group: &mut GroupRow, id: StreamId, name: &str, member: &str) {
+    group.owners.remove(member);
+    turn.delete(&member_key(turn.tenant(), id, name, member));
+}
+
+pub(crate) fn leave(turn: &mut Turn<'_>, stream: &str, name: &str, member: &str) -> Reply {
+    let Some(stream) = find(turn, stream) else { return Reply::Refused(Refusal::NoStream) };
+    let Some(mut group) = find_group(turn, stream.id, name) else {
+        return Reply::Refused(Refusal::NoGroup);
+    };
+    if group.owners.contains_key(member) {
+        remove(turn, &mut group, stream.id, name, member);
+        rebalance(&mut group, &stream);
+        keep(turn, stream.id, name, &group, true);
+    }
+    Reply::Left
+}
+
+pub(crate) fn commit(turn: &mut Turn<'_>, commit: &Commit) -> Reply {
+    let Some(stream) = find(turn, &commit.stream) else {
+        return Reply::Refused(Refusal::NoStream);
+    };
+    let Some(group) = find_group(turn, stream.id, &commit.group) else {
+        return Reply::Refused(Refusal::NoGroup);
+    };
+    if !has_all(&stream, &commit.offsets) {
+        return Reply::Refused(Refusal::NoPartition);
+    }
+    if !may_commit(&group, commit) {
+        return Reply::Refused(Refusal::StaleMember { epoch: group.epoch });
+    }
+    let tenant = turn.tenant();
+    let mut committed = commit.offsets.clone();
+    for (partition, offset) in &mut committed {
+        let key = offset_key(tenant, stream.id, &commit.group, *partition);
+        match turn.rows().get(&key).map(|row| read(&row)) {
+            // Old news.
+            Some(known) if known >= *offset => *offset = known,
+            _ => turn.put(key, row(offset)),
+        }
+    }
+    Reply::Committed(committed)
+}
+
+/// Whether every partition was the member's in the epoch that is named, and is still.
+fn may_commit(group: &GroupRow, commit: &Commit) -> bool {
+    if commit.epoch.is_some_and(|epoch| epoch > group.epoch) {
+        return false;
+    }
+    let since = |partition: u16| match &commit.member {
+        Some(member) => owned_since(group.owners.get(member)?, partition),
+        None => group.owners.values().find_map(|owned| owned_since(owned, partition)).or(Some(0)),
+    };
+    let may = |partition: u16| {
+        since(partition).is_some_and(|since| commit.epoch.is_none_or(|epoch| epoch >= since))
+    };
+    let is_member = |member: &String| group.owners.contains_key(member);
+    commit.member.as_ref().is_none_or(is_member)
+        && commit.offsets.keys().all(|partition| may(*partition))
+}
+
+fn owned_since(owned: &[(u16, u64)], partition: u16) -> Option<u64> {
+    let at = owned.binary_search_by_key(&partition, |(partition, _)| *partition).ok()?;
+    Some(owned[at].1)
+}
+
+pub(crate) fn seek(turn: &mut Turn<'_>, seek: &Seek) -> Reply {
+    let Some(mut stream) = find(turn, &seek.stream) else {
+        return Reply::Refused(Refusal::NoStream);
+    };
+    if !has_all(&stream, &seek.offsets) {
+        return Reply::Refused(Refusal::NoPartition);
+    }
+    let mut group = match find_group(turn, stream.id, &seek.group) {
+        Some(group) => group,
+        None => match make(turn, &seek.stream, &mut stream) {
+            Ok(group) => group,
+            Err(refusal) => return Reply::Refused(refusal),
+        },
+    };
+    group.epoch += 1;
+    for (partition, since) in group.owners.values_mut().flatten() {
+        if seek.offsets.contains_key(partition) {
+            *since = group.epoch;
+        }
+    }
+    put_offsets(turn, stream.id, &seek.group, &seek.offsets);
+    keep(turn, stream.id, &seek.group, &group, true);
+    Reply::Sought { epoch: group.epoch }
+}
+
+pub(crate) fn delete(turn: &mut Turn<'_>, stream_name: &str, name: &str) -> Reply {
+    let Some(mut stream) = find(turn, stream_name) else {
+        return Reply::Refused(Refusal::NoStream);
+    };
+    let (tenant, id) = (turn.tenant(), stream.id);
+    let Some(group) = find_group(turn, id, name) else { return Reply::Refused(Refusal::NoGroup) };
+    if !group.owners.is_empty() {
+        return Reply::Refused(Refusal::GroupInUse);
+    }
+    forget(turn, id, name, &group);
+    turn.delete_prefix(&of_group_key(tenant, b'o', id, name));
+    turn.delete(&group_key(tenant, id, name));
+    stream.groups -= 1;
+    show(turn, stream_name, &stream);
+    turn.count(0, -1);
+    Reply::GroupDeleted
+}
+
+/// Before the rows of a group are deleted.
+fn forget(turn: &mut Turn<'_>, id: StreamId, name: &str, group: &GroupRow) {
+    if let Some(armed) = group.watch {
+        turn.cancel_timer(timer(armed));
+    }
+    turn.publish(group_key(turn.tenant(), id, name), None);
+}
+
+/// Before the rows of all groups of a stream are deleted: there are [`GROUPS_MAX`] at most.
+pub(crate) fn delete_all(turn: &mut Turn<'_>, stream: &Stream) {
+    let prefix = key(turn.tenant(), b'g', stream.id);
+    let groups = turn.rows().scan(&Scan::prefix(&prefix));
+    for (group_key, row) in &groups {
+        let name = std::str::from_utf8(&group_key[prefix.len()..]).expect("put from a string");
+        forget(turn, stream.id, name, &read(row));
+    }
+    turn.count(0, -i64::from(stream.groups));
+}

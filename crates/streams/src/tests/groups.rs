@@ -1,0 +1,292 @@
+//! Members, epochs and offsets.
+
+use super::*;
+
+const READERS: &str = "readers";
+const SESSION_MS: u64 = 30_000;
+
+impl Bench {
+    fn try_join(&mut self, member: &str) -> Reply {
+        self.join_from(READERS, member, &[])
+    }
+
+    fn join_from(&mut self, group: &str, member: &str, start: &[(u16, u64)]) -> Reply {
+        self.apply(&Command::Join(Join {
+            stream: CLICKS.into(),
+            group: group.into(),
+            member: member.into(),
+            session_ms: SESSION_MS,
+            start: start.iter().copied().collect(),
+        }))
+    }
+
+    fn join(&mut self, member: &str) -> Standing {
+        match self.try_join(member) {
+            Reply::Joined(standing) => standing,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(&mut self, member: &str, epoch: u64, offsets: &[(u16, u64)]) -> Reply {
+        self.commit_as(Some(member), Some(epoch), offsets)
+    }
+
+    fn commit_as(
+        &mut self,
+        member: Option<&str>,
+        epoch: Option<u64>,
+        offsets: &[(u16, u64)],
+    ) -> Reply {
+        self.apply(&Command::Commit(Commit {
+            stream: CLICKS.into(),
+            group: READERS.into(),
+            member: member.map(str::to_owned),
+            epoch,
+            offsets: offsets.iter().copied().collect(),
+        }))
+    }
+
+    fn seek(&mut self, offsets: &[(u16, u64)]) -> Reply {
+        let offsets = offsets.iter().copied().collect();
+        self.apply(&Command::Seek(Seek { stream: CLICKS.into(), group: READERS.into(), offsets }))
+    }
+
+    fn leave(&mut self, member: &str) -> Reply {
+        let (stream, group, member) = (CLICKS.into(), READERS.into(), member.into());
+        self.apply(&Command::Leave { stream, group, member })
+    }
+
+    fn group(&self) -> Group {
+        let row = self.rig.rows.get(&group_row(TENANT, self.definition().id, READERS));
+        group(&row.expect("it is there"))
+    }
+
+    fn committed(&self) -> Vec<(u16, u64)> {
+        committed(&self.rig.rows, TENANT, self.definition().id, READERS).into_iter().collect()
+    }
+
+    fn standing(&self, member: &str) -> Option<Standing> {
+        let definition = self.definition();
+        standing(&self.rig.rows, TENANT, &definition, READERS, member, self.rig.now_ms)
+    }
+}
+
+fn partitions(standing: &Standing) -> Vec<u16> {
+    standing.owned.iter().map(|owned| owned.partition).collect()
+}
+
+fn done(offsets: &[(u16, u64)]) -> Reply {
+    Reply::Committed(offsets.iter().copied().collect())
+}
+
+fn stale(epoch: u64) -> Reply {
+    Reply::Refused(Refusal::StaleMember { epoch })
+}
+
+#[test]
+fn members_share_the_partitions_and_as_few_as_can_be_move() {
+    let mut bench = bench(5);
+    let ann = bench.join("ann");
+    assert_eq!((ann.epoch, partitions(&ann)), (1, vec![0, 1, 2, 3, 4]));
+    let bob = bench.join("bob");
+    assert_eq!((bob.epoch, partitions(&bob)), (2, vec![3, 4]));
+    let ann = bench.join("ann");
+    assert_eq!((ann.epoch, partitions(&ann)), (2, vec![0, 1, 2]));
+    let since = |standing: &Standing| standing.owned.iter().map(|o| o.since).collect::<Vec<_>>();
+    assert_eq!((since(&ann), since(&bob)), (vec![1, 1, 1], vec![2, 2]));
+    bench.join("cid");
+    bench.leave("ann");
+    let owners = bench.group().owners;
+    assert_eq!(owners["bob"], [(0, 4), (3, 2), (4, 2)]);
+    assert_eq!(owners["cid"], [(1, 4), (2, 3)]);
+}
+
+#[test]
+fn a_member_too_many_has_nothing_to_do_and_takes_over_when_another_is_gone() {
+    let mut bench = bench(1);
+    bench.join("ann");
+    assert_eq!(partitions(&bench.join("bob")), [0_u16; 0]);
+    assert_eq!(bench.leave("ann"), Reply::Left);
+    assert_eq!(bench.leave("ann"), Reply::Left);
+    let bob = bench.join("bob");
+    assert_eq!((bob.epoch, partitions(&bob)), (3, vec![0]));
+}
+
+#[test]
+fn a_member_who_is_not_heard_of_is_lost_and_one_who_is_stays() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join("bob");
+    for _ in 0..5 {
+        bench.advance(SESSION_MS / 2);
+        bench.join("ann");
+    }
+    assert_eq!(partitions(&bench.join("ann")), [0, 1]);
+    assert_eq!(bench.commit("bob", 2, &[(1, 1)]), stale(3));
+    bench.advance(SESSION_MS - 1);
+    assert_eq!(bench.group().owners.len(), 1);
+    bench.advance(1);
+    assert_eq!((bench.group().owners.len(), bench.group().epoch), (0, 4));
+    assert_eq!(bench.rig.ground.timers.in_memory(), 0);
+    // The group stays, and the next member goes on where it was.
+    assert_eq!(bench.join("ann").epoch, 5);
+}
+
+#[test]
+fn the_owner_commits_and_a_stale_member_is_refused() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    assert_eq!(bench.commit("ann", 1, &[(0, 5), (1, 7)]), done(&[(0, 5), (1, 7)]));
+    bench.join("bob");
+    // Partition 0 stayed with ann, and so do her older commits of it; partition 1 moved.
+    assert_eq!(bench.commit("ann", 1, &[(0, 6)]), done(&[(0, 6)]));
+    assert_eq!(bench.commit("ann", 1, &[(1, 8)]), stale(2));
+    assert_eq!(bench.commit("ann", 2, &[(1, 8)]), stale(2));
+    assert_eq!(bench.commit("bob", 1, &[(1, 8)]), stale(2));
+    assert_eq!(bench.commit("bob", 3, &[(1, 8)]), stale(2));
+    assert_eq!(bench.commit("cid", 2, &[(1, 8)]), stale(2));
+    assert_eq!(bench.commit("cid", 2, &[]), stale(2));
+    // All of it or nothing.
+    assert_eq!(bench.commit("bob", 2, &[(0, 9), (1, 9)]), stale(2));
+    assert_eq!(bench.committed(), [(0, 6), (1, 7)]);
+    assert_eq!(bench.commit("bob", 2, &[(1, 8)]), done(&[(1, 8)]));
+    assert_eq!(bench.commit("bob", 2, &[(2, 8)]), Reply::Refused(Refusal::NoPartition));
+    // Having left and come back, a member owns anew.
+    bench.leave("bob");
+    bench.leave("ann");
+    bench.join("ann");
+    assert_eq!(bench.commit("ann", 2, &[(0, 9)]), stale(5));
+}
+
+#[test]
+fn a_commit_that_is_behind_changes_nothing() {
+    let mut bench = bench(1);
+    bench.join("ann");
+    bench.commit("ann", 1, &[(0, 5)]);
+    assert_eq!(bench.commit("ann", 1, &[(0, 3)]), done(&[(0, 5)]));
+    assert_eq!(bench.committed(), [(0, 5)]);
+}
+
+#[test]
+fn who_names_no_member_is_not_asked_and_who_names_no_epoch_must_own_it_now() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join("bob");
+    assert_eq!(bench.commit_as(None, None, &[(0, 1), (1, 1)]), done(&[(0, 1), (1, 1)]));
+    assert_eq!(bench.commit_as(None, Some(1), &[(0, 2)]), done(&[(0, 2)]));
+    assert_eq!(bench.commit_as(None, Some(1), &[(1, 2)]), stale(2));
+    assert_eq!(bench.commit_as(Some("bob"), None, &[(1, 2)]), done(&[(1, 2)]));
+    assert_eq!(bench.commit_as(Some("bob"), None, &[(0, 3)]), stale(2));
+}
+
+#[test]
+fn a_seek_moves_the_group_and_makes_earlier_commits_stale() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.commit("ann", 1, &[(0, 5), (1, 5)]);
+    assert_eq!(bench.seek(&[(0, 2)]), Reply::Sought { epoch: 2 });
+    assert_eq!(bench.committed(), [(0, 2), (1, 5)]);
+    assert_eq!(bench.commit("ann", 1, &[(0, 6)]), stale(2));
+    assert_eq!(bench.commit("ann", 1, &[(1, 6)]), done(&[(1, 6)]));
+    assert_eq!(bench.commit("ann", 2, &[(0, 3)]), done(&[(0, 3)]));
+    assert_eq!(bench.seek(&[(2, 2)]), Reply::Refused(Refusal::NoPartition));
+    let key = group_row(TENANT, bench.definition().id, READERS);
+    assert!(wakes(&key) && bench.rig.views.contains_key(key.as_slice()));
+}
+
+#[test]
+fn a_seek_makes_a_group_that_is_not_there_and_the_first_to_join_says_where_it_starts() {
+    let mut bench = bench(2);
+    assert_eq!(bench.seek(&[(1, 4)]), Reply::Sought { epoch: 1 });
+    let started = bench.join("ann").owned;
+    assert_eq!(started.iter().map(|o| o.committed).collect::<Vec<_>>(), [None, Some(4)]);
+    let Reply::Joined(first) = bench.join_from("others", "ann", &[(0, 3)]) else { panic!() };
+    let Reply::Joined(second) = bench.join_from("others", "bob", &[(1, 9)]) else { panic!() };
+    assert_eq!(first.owned[0].committed, Some(3));
+    assert_eq!((second.owned[0].partition, second.owned[0].committed), (1, None));
+    let wrong = bench.join_from("third", "ann", &[(2, 3)]);
+    assert_eq!(wrong, Reply::Refused(Refusal::NoPartition));
+    let id = bench.definition().id;
+    assert_eq!(group_names(&bench.rig.rows, TENANT, id, "", 9), ["others", READERS]);
+    assert_eq!(bench.definition().groups, 2);
+}
+
+#[test]
+fn who_was_heard_of_lately_need_not_join_again() {
+    let mut bench = bench(2);
+    assert_eq!(bench.standing("ann"), None);
+    let joined = bench.join("ann");
+    bench.advance(SESSION_MS / 3 - 1);
+    assert_eq!(bench.standing("ann"), Some(joined));
+    assert_eq!(bench.standing("bob"), None);
+    bench.advance(1);
+    assert_eq!(bench.standing("ann"), None);
+    bench.join("ann");
+    // What others do shows at once.
+    bench.join("bob");
+    bench.commit("ann", 2, &[(0, 1)]);
+    let standing = bench.standing("ann").expect("heard of lately");
+    let owned = Owned { partition: 0, since: 1, committed: Some(1) };
+    assert_eq!((standing.epoch, standing.owned), (2, vec![owned]));
+    bench.leave("ann");
+    assert_eq!(bench.standing("ann"), None);
+}
+
+#[test]
+fn new_partitions_are_dealt_out_when_a_member_is_next_heard_of() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join("bob");
+    bench.update(settings(5));
+    assert_eq!(bench.standing("ann"), None, "there is something new to do");
+    let ann = bench.join("ann");
+    assert_eq!((ann.epoch, partitions(&ann)), (3, vec![0, 2, 3]));
+    let bob = bench.standing("bob").expect("heard of lately");
+    assert_eq!((bob.epoch, partitions(&bob)), (3, vec![1, 4]));
+}
+
+#[test]
+fn groups_go_when_nobody_is_in_them_and_with_their_stream() {
+    let mut bench = bench(2);
+    let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
+    assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::NoGroup));
+    assert_eq!(bench.leave("ann"), Reply::Refused(Refusal::NoGroup));
+    assert_eq!(bench.commit("ann", 1, &[]), Reply::Refused(Refusal::NoGroup));
+    bench.join("ann");
+    bench.commit("ann", 1, &[(0, 5)]);
+    assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::GroupInUse));
+    bench.leave("ann");
+    assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
+    assert_eq!((bench.committed(), bench.definition().groups), (vec![], 0));
+    // A group of that name begins anew, and the old one's timer does nothing to it.
+    assert_eq!(bench.join("bob").owned[0].committed, None);
+    bench.delete();
+    assert_eq!(bench.try_join("ann"), Reply::Refused(Refusal::NoStream));
+    assert_eq!(bench.seek(&[]), Reply::Refused(Refusal::NoStream));
+    assert_eq!(bench.leave("ann"), Reply::Refused(Refusal::NoStream));
+    assert_eq!(bench.commit("ann", 1, &[]), Reply::Refused(Refusal::NoStream));
+    assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::NoStream));
+}
+
+#[test]
+fn there_are_no_more_groups_and_members_than_may_be() {
+    let mut bench = bench(1);
+    let join = |bench: &mut Bench, group: &str, member: &str| {
+        let (stream, group, member) = (CLICKS.into(), group.into(), member.into());
+        let (session_ms, start) = (SESSION_MS, BTreeMap::new());
+        let command = Command::Join(Join { stream, group, member, session_ms, start });
+        let reply = bench.rig.apply(TENANT, &command.encode()).expect("readable");
+        Reply::decode(&reply).expect("a reply")
+    };
+    for n in 0..MEMBERS_MAX {
+        join(&mut bench, READERS, &n.to_string());
+    }
+    assert_eq!(join(&mut bench, READERS, "more"), Reply::Refused(Refusal::Members));
+    assert!(matches!(join(&mut bench, READERS, "7"), Reply::Joined(_)));
+    for n in 1..GROUPS_MAX {
+        join(&mut bench, &n.to_string(), "ann");
+    }
+    assert_eq!(join(&mut bench, "more", "ann"), Reply::Refused(Refusal::Groups));
+    bench.check();
+    assert_eq!(bench.seek(&[(0, 1)]), Reply::Sought { epoch: 1001 });
+}
