@@ -316,5 +316,5 @@ fn simulator_runs_a_seed_and_says_what_it_did() {
     let said = text(&run(&many).stdout);
     assert!(said.ends_with("\nall 3 seeds held\n"), "{said}");
     let unknown = run(&["sim", "--machine", "nothing"]);
-    assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue or all"));
+    assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue, streams or all"));
 }
