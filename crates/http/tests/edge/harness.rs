@@ -33,7 +33,7 @@ pub(crate) struct Server {
     pub(crate) node: Node,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
-    folder: Option<tempfile::TempDir>,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -91,7 +91,8 @@ impl Server {
     pub(crate) async fn restart_product(mut self, shards: u16) -> Server {
         self.begin_stop();
         self.ended().await;
-        let folder = self.folder.take().expect("it has one until it is dropped");
+        let Server { folder, node, .. } = self;
+        drop(node);
         let dev = |edge: &mut Edge| edge.dev = true;
         let app = |edge| http_edge::app(Arc::new(edge));
         let (config, options) = (NodeConfig::default(), ServerOptions::default());
@@ -124,7 +125,7 @@ impl Server {
             let _ = stopped.await;
         };
         let task = tokio::spawn(http_edge::serve(listener, app, options, shutdown));
-        Server { addr, node, stop: Some(stop), task: Some(task), folder: Some(folder) }
+        Server { addr, node, stop: Some(stop), task: Some(task), folder }
     }
 
     /// A server that waits for slow clients only this long.
