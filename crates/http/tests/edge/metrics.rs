@@ -218,9 +218,9 @@ async fn streams_and_their_groups_are_told_of_the_furthest_behind_first() {
         Server::start_product_with(2, |edge| edge.limits.metrics_queues_max = 2).await;
     Server::ok(&server.post("/v1/tenants", r#"{"name": "shop"}"#).await, 201);
     for (tenant, name, count) in
-        [("default", "few", 1), ("default", "more", 30), ("shop", "most", 60)]
+        [("", "few", 1), ("", "more", 30), ("x-tenant: shop\r\n", "most", 60)]
     {
-        let headers = format!("content-type: application/json\r\nx-tenant: {tenant}\r\n");
+        let headers = format!("content-type: application/json\r\n{tenant}");
         let post = async |path: String, body: serde_json::Value| {
             server.send("POST", &path, &headers, &body.to_string()).await
         };
