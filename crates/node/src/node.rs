@@ -29,7 +29,7 @@ use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::{View, Views};
-use crate::waiters::{Waiters, WaitingPlace, WaitingPlaces};
+use crate::waiters::{Waiters, WaitingPlace, WaitingPlaces, line_key};
 use crate::{checkpointer, effects, mailman, registry};
 
 /// Called from each shard's thread as it replays its log.
@@ -370,40 +370,56 @@ impl Node {
         at.shard(self.inner.shard_count())
     }
 
-    /// What was published under this key; `None` when it is not in memory.
+    /// The number of the shard where `at` is placed.
     #[must_use]
-    pub fn view(&self, key: &[u8]) -> Option<Arc<View>> {
-        self.inner.boards.views.get(key)
+    pub fn shard_number(&self, at: VirtualShard) -> u16 {
+        self.shard_of(at).0
     }
 
-    /// Joins the line of those who wait for something to be published under this key.
+    fn views(&self, at: VirtualShard) -> &Views {
+        &self.inner.boards.views[usize::from(self.shard_number(at))]
+    }
+
+    fn line(&self, at: VirtualShard, key: &[u8]) -> Bytes {
+        line_key(self.shard_of(at), key)
+    }
+
+    /// What was published under this key, where `at` is placed; `None` when it is not in memory.
     #[must_use]
-    pub fn wait_in_line(&self, key: Bytes) -> WaitingPlace {
-        WaitingPlace::join(&self.inner.boards.waiters, key)
+    pub fn view(&self, at: VirtualShard, key: &[u8]) -> Option<Arc<View>> {
+        self.views(at).get(key)
+    }
+
+    /// Joins the line of those who wait for something to be published under this key,
+    /// where `at` is placed.
+    #[must_use]
+    pub fn wait_in_line(&self, at: VirtualShard, key: &[u8]) -> WaitingPlace {
+        WaitingPlace::join(&self.inner.boards.waiters, self.line(at, key))
     }
 
     /// Joins the lines of those who wait for something to be published under any of these keys, of
     /// which there is enough for everybody.
     #[must_use]
-    pub fn wait_for_any(&self, keys: Vec<Bytes>) -> WaitingPlaces {
-        WaitingPlaces::join(&self.inner.boards.waiters, keys)
+    pub fn wait_for_any(&self, keys: &[(VirtualShard, Vec<u8>)]) -> WaitingPlaces {
+        let lines = keys.iter().map(|(at, key)| self.line(*at, key)).collect();
+        WaitingPlaces::join(&self.inner.boards.waiters, lines)
     }
 
     /// Says to those who wait under this key that there was something for so many of them.
-    pub fn call_line(&self, key: &[u8], ready: u64) {
-        self.inner.boards.waiters.call_at_least(key, ready);
+    pub fn call_line(&self, at: VirtualShard, key: &[u8], ready: u64) {
+        self.inner.boards.waiters.call_at_least(&self.line(at, key), ready);
     }
 
     /// Whether somebody waits for what is published under this key.
     #[must_use]
-    pub fn has_line(&self, key: &[u8]) -> bool {
-        self.inner.boards.waiters.has_line(key)
+    pub fn has_line(&self, at: VirtualShard, key: &[u8]) -> bool {
+        self.inner.boards.waiters.has_line(&self.line(at, key))
     }
 
     /// Those who wait for what is published under this key.
     #[must_use]
-    pub fn waiting_for(&self, key: &[u8]) -> usize {
-        self.inner.boards.waiters.count_of(key)
+    pub fn waiting_for(&self, at: VirtualShard, key: &[u8]) -> usize {
+        self.inner.boards.waiters.count_of(&self.line(at, key))
     }
 
     /// Those who wait, for whatever it may be.
@@ -430,14 +446,14 @@ impl Node {
         at: VirtualShard,
         key: Vec<u8>,
     ) -> Result<Option<Arc<View>>, Refusal> {
-        if let Some(view) = self.view(&key) {
+        if let Some(view) = self.view(at, &key) {
             return Ok(Some(view));
         }
-        let gap = self.inner.boards.views.gap(&key);
+        let gap = self.views(at).gap(&key);
         let reader = self.rows(at);
         let read = move || (reader.get(&key), key);
         let (value, key) = self.read(read).await?;
-        Ok(value.map(|value| self.inner.boards.views.fill(key.into(), value, gap)))
+        Ok(value.map(|value| self.views(at).fill(key.into(), value, gap)))
     }
 
     /// Whether a request with this key was answered before, so that submitting it writes nothing.
@@ -515,7 +531,7 @@ impl Node {
     /// Memory that read views take.
     #[must_use]
     pub fn views_bytes(&self) -> usize {
-        self.inner.boards.views.bytes()
+        self.inner.boards.views.iter().map(Views::bytes).sum()
     }
 
     /// The node's own secret, for deriving tokens.
@@ -578,11 +594,12 @@ fn check_settings(recents: recents::Settings) -> Result<(), StartError> {
 fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
     let mut first_etag = [0; 8];
     getrandom::fill(&mut first_etag).expect("the system has randomness");
+    // Half the range, so that counting up never wraps.
+    let first_etag = u64::from_be_bytes(first_etag) >> 1;
     let count = usize::from(shard_count);
     Boards {
         porter: Arc::new(Porter::new(shard_count)),
-        // Half the range, so that counting up never wraps.
-        views: Views::new(config.views_bytes_max, u64::from_be_bytes(first_etag) >> 1),
+        views: (0..count).map(|_| Views::new(config.views_bytes_max / count, first_etag)).collect(),
         waiters: Arc::new(Waiters::new()),
         credentials: AtomicU64::new(0),
         usage: UsageBoard::new(shard_count),

@@ -29,7 +29,7 @@ use crate::porter::Porter;
 use crate::status::{ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::Views;
-use crate::waiters::Waiters;
+use crate::waiters::{Waiters, line_key};
 
 /// Whom to tell.
 pub(crate) type Ticket = oneshot::Sender<Answer>;
@@ -54,7 +54,8 @@ impl std::fmt::Debug for NodeNote {
 /// What shards publish to.
 pub(crate) struct Boards {
     pub(crate) porter: Arc<Porter>,
-    pub(crate) views: Views,
+    /// Of each shard: rows of two shards may have the same key.
+    pub(crate) views: Vec<Views>,
     pub(crate) waiters: Arc<Waiters>,
     /// Grows after every view of a key or a tenant that is published.
     pub(crate) credentials: AtomicU64,
@@ -71,7 +72,9 @@ impl Boards {
         let shard_count = self.effects.len();
         for output in outputs {
             match output {
-                Output::View { machine, key, value } => self.publish_view(machine, key, value),
+                Output::View { machine, key, value } => {
+                    self.publish_view(shard, machine, key, value);
+                }
                 Output::Effect(_) => self.effects[usize::from(shard.0)].notify_one(),
                 Output::Mail(to) => {
                     self.mail[usize::from(shard.0) * shard_count + usize::from(to.0)].notify_one();
@@ -81,10 +84,10 @@ impl Boards {
         }
     }
 
-    fn publish_view(&self, machine: MachineId, key: Bytes, value: Option<Bytes>) {
+    fn publish_view(&self, shard: ShardId, machine: MachineId, key: Bytes, value: Option<Bytes>) {
         let shown = (machine == queue::MACHINE).then(|| (key.clone(), value.clone()));
         let wakes = (machine == streams::MACHINE && streams::wakes(&key)).then(|| key.clone());
-        self.views.publish(key, value);
+        self.views[usize::from(shard.0)].publish(key, value);
         if machine == tenants::MACHINE {
             self.credentials.fetch_add(1, Ordering::Release);
         }
@@ -94,13 +97,13 @@ impl Boards {
         {
             // Who waits for a queue that is gone finds out by trying.
             let ready = value.map_or(u64::MAX, |value| queue::ready(&key, &value));
-            self.waiters.call(&key, ready);
+            self.waiters.call(&line_key(shard, &key), ready);
         }
         // Records are there for everybody: all look again.
         if let Some(key) = wakes
             && self.waiters.are_there()
         {
-            self.waiters.call_all(&key);
+            self.waiters.call_all(&line_key(shard, &key));
         }
     }
 }

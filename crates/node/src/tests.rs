@@ -282,7 +282,7 @@ fn idle_user_leaves_memory_and_comes_back_when_read() {
     let world = World::open(folder.path());
     world.search("ann", "a");
     let row = recents::list_row(TENANT, "ann");
-    let in_memory = |world: &World| world.node.view(&row).is_some();
+    let in_memory = |world: &World| world.node.view(recents::place(TENANT, "ann"), &row).is_some();
     assert!(in_memory(&world));
     world.advance(31 * DAY_MS);
     world.until("the list has left memory", |world| !in_memory(world));

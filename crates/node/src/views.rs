@@ -60,7 +60,7 @@ pub(crate) struct Gap {
     dropped: u64,
 }
 
-/// All views of a node.
+/// All views of a shard.
 pub(crate) struct Views {
     segments: Vec<RwLock<Segment>>,
     hasher: RandomState,

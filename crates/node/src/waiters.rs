@@ -16,11 +16,17 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use kernel::ShardId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Locks, so that lines do not hold each other up.
 const SEGMENTS: usize = 64;
+
+/// Under which those wait who wait for a key of a shard's: another shard may have the same.
+pub(crate) fn line_key(shard: ShardId, key: &[u8]) -> Bytes {
+    [&shard.0.to_be_bytes(), key].concat().into()
+}
 
 /// All lines of a node.
 pub(crate) struct Waiters {

@@ -202,7 +202,7 @@ impl Auth {
     }
 
     fn view(&self, key: &[u8]) -> Option<Arc<View>> {
-        self.0.node.view(key)
+        self.0.node.view(tenants::place(), key)
     }
 
     async fn view_or_row(&self, key: Vec<u8>) -> Result<Option<Arc<View>>, Problem> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use kernel::{Envelope, IdempotencyKey, TenantId, VirtualShard};
 use node::{Refusal, View};
 use queue::{Command, Definition, Delivery, Receive, Reply, Send, SendRefusal, Sent};
@@ -172,7 +171,7 @@ pub(crate) fn part_of(whole: IdempotencyKey, part: usize) -> IdempotencyKey {
 }
 
 /// Messages, or groups of them, that a receiver would get now.
-async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &Bytes) -> Result<u64, Refusal> {
+async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &[u8]) -> Result<u64, Refusal> {
     let view = view(edge, tenant, name, line.to_vec()).await?;
     Ok(view.map_or(0, |view| queue::ready(line, &view.value)))
 }
@@ -189,7 +188,8 @@ pub(crate) async fn receive(
 ) -> Result<Result<Vec<Delivery>, queue::Refusal>, Problem> {
     let tenant = caller.tenant;
     let name = receive.queue.clone();
-    let line = Bytes::from(queue::counts_row(tenant, definition.number));
+    let at = queue::place(tenant, &name);
+    let line = queue::counts_row(tenant, definition.number);
     let mut tries = 0;
     let mut try_once = async |repeated: bool| {
         let mut receive = receive.clone();
@@ -218,8 +218,8 @@ pub(crate) async fn receive(
         tried.as_ref().is_ok_and(|deliveries| deliveries.is_empty())
     };
     // An empty queue is known without asking the shard.
-    let others_wait = !wait.is_zero() && edge.node.has_line(&line);
-    let repeated = edge.node.is_answered(queue::place(tenant, &name), attempt).await?;
+    let others_wait = !wait.is_zero() && edge.node.has_line(at, &line);
+    let repeated = edge.node.is_answered(at, attempt).await?;
     if repeated || !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
         let tried = try_once(repeated).await?;
         if !nothing(&tried) || wait.is_zero() {
@@ -231,11 +231,11 @@ pub(crate) async fn receive(
     }
     let _counted = caller.wait()?;
     let deadline = Instant::now() + wait;
-    let mut place = edge.node.wait_in_line(line.clone());
+    let mut place = edge.node.wait_in_line(at, &line);
     let mut leaving = edge.leaving.subscribe();
     loop {
         // What came between the last look and joining the line called nobody.
-        edge.node.call_line(&line, ready(edge, tenant, &name, &line).await?);
+        edge.node.call_line(at, &line, ready(edge, tenant, &name, &line).await?);
         tokio::select! {
             biased;
             () = place.called() => {}

@@ -211,10 +211,10 @@ async fn add(
 /// The user's list: from memory, without more than a look, or from its row.
 async fn view(edge: &EdgeState, caller: &Caller, user: &str) -> Result<Option<Arc<View>>, Problem> {
     let row = recents::list_row(caller.tenant, user);
-    if let Some(view) = edge.node.view(&row) {
+    let place = recents::place(caller.tenant, user);
+    if let Some(view) = edge.node.view(place, &row) {
         return Ok(Some(view));
     }
-    let place = recents::place(caller.tenant, user);
     Ok(edge.node.view_or_row(place, row).await?)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kernel::TenantId;
+use kernel::{TenantId, VirtualShard};
 use node::Node;
 use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ pub(crate) async fn fetch(
     let deadline = Instant::now() + wait;
     let mut leaving = edge.leaving.subscribe();
     loop {
-        let places = edge.node.wait_for_any(lines(caller.tenant, &got, &fetch.group));
+        let places = edge.node.wait_for_any(&lines(caller.tenant, &got, fetch));
         // What came between the last look and joining the lines called nobody.
         let again = look(edge, caller, fetch).await?;
         let changed =
@@ -96,11 +96,15 @@ pub(crate) async fn fetch(
 }
 
 /// The lines in which whoever waits for this is called: of the group, and of each partition.
-fn lines(tenant: TenantId, got: &Got, group: &str) -> Vec<Bytes> {
+fn lines(tenant: TenantId, got: &Got, fetch: &Fetch) -> Vec<(VirtualShard, Vec<u8>)> {
     let id = got.stream.id;
-    let partition = |owned: &Owned| streams::partition_row(tenant, id, owned.partition).into();
-    let partitions = got.standing.owned.iter().map(partition);
-    std::iter::once(streams::group_row(tenant, id, group).into()).chain(partitions).collect()
+    let partition = |owned: &Owned| {
+        let place = streams::partition_place(tenant, id, owned.partition);
+        (place, streams::partition_row(tenant, id, owned.partition))
+    };
+    let home = streams::place(tenant, &fetch.stream);
+    let group = (home, streams::group_row(tenant, id, &fetch.group));
+    std::iter::once(group).chain(got.standing.owned.iter().map(partition)).collect()
 }
 
 /// What there is now. The member is heard of, if it was not lately.

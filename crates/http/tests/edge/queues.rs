@@ -47,6 +47,49 @@ impl Server {
     }
 }
 
+/// Numbers of queues are given out by each shard for itself.
+#[tokio::test]
+async fn queues_of_different_shards_are_not_taken_for_each_other() {
+    const QUEUES: usize = 32;
+    let (server, _) = Server::start_product(2).await;
+    let name = |number: usize| format!("q{number}");
+    let mut ids = std::collections::BTreeSet::new();
+    for number in 0..QUEUES {
+        let made = server.make(json!({"name": name(number)})).await;
+        ids.insert(made["queueId"].as_str().expect("an id").to_owned());
+    }
+    assert_eq!(ids.len(), QUEUES, "{ids:?}");
+    // What is known without asking the shard.
+    for number in 0..QUEUES {
+        server.send_to(&name(number), json!({"body": number})).await;
+    }
+    for number in 0..QUEUES {
+        let got = server.receive(&name(number), json!({"maxMessages": 10})).await;
+        assert_eq!(got.len(), 1, "of {number}");
+        assert_eq!(got[0]["body"], number);
+    }
+    // Who is called.
+    let server = std::sync::Arc::new(server);
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..QUEUES {
+        let server = std::sync::Arc::clone(&server);
+        waiting.spawn(async move {
+            let got = server.receive(&name(number), json!({"waitSeconds": 20})).await;
+            assert_eq!(got.len(), 1, "nobody called whoever waits for {number}");
+            assert_eq!(got[0]["body"], number);
+        });
+    }
+    while server.node.waiting() < QUEUES {
+        tokio::task::yield_now().await;
+    }
+    for number in 0..QUEUES {
+        server.send_to(&name(number), json!({"body": number})).await;
+    }
+    while let Some(ended) = waiting.join_next().await {
+        ended.expect("each got its own");
+    }
+}
+
 #[tokio::test]
 async fn a_message_is_sent_received_once_and_acked() {
     let (server, _) = Server::start_product(2).await;

@@ -71,12 +71,14 @@ fn all_who_wait_for_a_partition_are_called_when_a_record_comes() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::open(folder.path());
     let id = world.make_stream();
-    let keys = |partitions: std::ops::Range<u16>| -> Vec<Bytes> {
-        partitions.map(|partition| streams::partition_row(TENANT, id, partition).into()).collect()
+    let key = |partition| {
+        let place = streams::partition_place(TENANT, id, partition);
+        (place, streams::partition_row(TENANT, id, partition))
     };
-    let everything = world.node.wait_for_any(keys(0..PARTITIONS));
-    let some = world.node.wait_for_any(keys(3..5));
-    let others = world.node.wait_for_any(keys(0..3));
+    let keys = |partitions: std::ops::Range<u16>| partitions.map(key).collect::<Vec<_>>();
+    let everything = world.node.wait_for_any(&keys(0..PARTITIONS));
+    let some = world.node.wait_for_any(&keys(3..5));
+    let others = world.node.wait_for_any(&keys(0..3));
     world.append(id, 3, "a");
     world.runtime.block_on(async {
         everything.called().await;

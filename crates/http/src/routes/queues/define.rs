@@ -178,16 +178,17 @@ struct RatesView {
     retry_per_second: f64,
 }
 
-fn queue_id(number: u64) -> String {
-    format!("q_{number:x}")
+/// A number is a queue's own in its shard only.
+fn queue_id(shard: u16, number: u64) -> String {
+    format!("q_{shard:x}_{number:x}")
 }
 
-fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
+fn shown(shard: u16, name: String, described: Described, now_ms: u64) -> QueueView {
     let Described { definition, counts, oldest_visible_ms } = described;
     let settings = definition.settings;
     let rates = counts.rates(now_ms);
     QueueView {
-        queue_id: queue_id(definition.number),
+        queue_id: queue_id(shard, definition.number),
         name,
         mode: match settings.mode {
             Mode::Standard => ModeName::Standard,
@@ -229,10 +230,14 @@ fn shown(name: String, described: Described, now_ms: u64) -> QueueView {
 }
 
 async fn view(edge: &Edge, tenant: TenantId, name: String) -> Result<QueueView, Problem> {
-    let rows = edge.node.rows(queue::place(tenant, &name));
+    let place = queue::place(tenant, &name);
+    let (rows, shard) = (edge.node.rows(place), edge.node.shard_number(place));
     let now_ms = edge.node.now_ms();
     let of = name.clone();
-    let read = move || Some(shown(name.clone(), queue::queue(&rows, tenant, &name)?, now_ms));
+    let read = move || {
+        let described = queue::queue(&rows, tenant, &name)?;
+        Some(shown(shard, name, described, now_ms))
+    };
     edge.node.read(read).await?.ok_or_else(|| no_queue(&of))
 }
 
@@ -273,7 +278,9 @@ pub(super) async fn make(
     match service::submit(edge, caller.tenant, name, key, &command).await? {
         Reply::Created { number, new } => {
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-            Ok((status, Answer(QueueMade { queue_id: queue_id(number), name: name.to_owned() })))
+            let shard = edge.node.shard_number(queue::place(caller.tenant, name));
+            let queue_id = queue_id(shard, number);
+            Ok((status, Answer(QueueMade { queue_id, name: name.to_owned() })))
         }
         Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
@@ -319,8 +326,8 @@ pub(super) async fn list(
     let (tenant, now_ms) = (caller.tenant, edge.node.now_ms());
     let shards = edge.node.all_rows();
     let page = move || {
-        let mut found: Vec<(String, usize)> = Vec::new();
-        for (shard, rows) in shards.iter().enumerate() {
+        let mut found: Vec<(String, u16)> = Vec::new();
+        for (shard, rows) in (0..).zip(&shards) {
             // One more than asked for tells whether there is a next page.
             let names = queue::names(rows, tenant, &prefix, &after, limit + 1, |_| true);
             found.extend(names.into_iter().map(|name| (name, shard)));
@@ -329,9 +336,9 @@ pub(super) async fn list(
         let more = found.len() > limit;
         found.truncate(limit);
         let next_cursor = found.last().filter(|_| more).map(|(name, _)| name.clone().into_bytes());
-        let view = |(name, shard): (String, usize)| {
-            let described = queue::queue(&shards[shard], tenant, &name)?;
-            Some(shown(name, described, now_ms))
+        let view = |(name, shard): (String, u16)| {
+            let described = queue::queue(&shards[usize::from(shard)], tenant, &name)?;
+            Some(shown(shard, name, described, now_ms))
         };
         let items = found.into_iter().filter_map(view).collect();
         QueuePage { items, next_cursor: next_cursor.map(Cursor) }

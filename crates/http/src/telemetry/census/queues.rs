@@ -140,9 +140,9 @@ fn look(node: &Node, found: Found) -> Shown {
     Shown {
         tenant,
         tenant_name: String::new(),
+        waiters: node.waiting_for(queue::place(tenant, &name), &line),
         name,
         oldest_visible_ms: described.oldest_visible_ms,
-        waiters: node.waiting_for(&line),
         counts: described.counts,
     }
 }
