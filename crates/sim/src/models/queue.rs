@@ -64,7 +64,7 @@ pub struct QueueModel {
     /// Every receipt that was ever given out here.
     leases: BTreeMap<Vec<u8>, Lease>,
     reservations: Vec<Reservation>,
-    /// In this entry, of queues that held bodies.
+    /// In this entry: each may have bodies deleted in the next.
     purges: usize,
     place: Option<Place>,
     now_ms: u64,

@@ -22,7 +22,8 @@ use crate::queues::service;
 use crate::route::{Routes, doc};
 
 /// Bytes of a body: nothing is escaped here.
-const BYTES_MAX: usize = LARGE_BODY_BYTES_MAX as usize;
+const BYTES_MAX: usize = 16 << 20;
+const _: () = assert!(BYTES_MAX as u64 == LARGE_BODY_BYTES_MAX);
 
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {

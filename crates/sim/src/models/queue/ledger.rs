@@ -99,16 +99,18 @@ impl Ledger {
         self.deleted.insert(body);
     }
 
-    /// Nothing is deleted, or asked to be, that somebody needs.
+    /// Of one shard: what is to be deleted is nobody's any more, and what is needed is there.
     pub(super) fn check_bodies(
         &self,
-        asked: impl Iterator<Item = BodyOf>,
+        asked: &[BodyOf],
+        mut needed: impl Iterator<Item = BodyOf>,
     ) -> Result<(), Difference> {
-        for body in asked.chain(self.deleted.iter().copied()) {
-            let state = self.bodies.get(&body);
+        for body in asked {
+            let state = self.bodies.get(body);
             same(&format!("what {body:?} is"), &Some(&BodyState::Ended), &state)?;
         }
-        Ok(())
+        let lost = needed.find(|body| self.deleted.contains(body));
+        same("body that is needed, and deleted", &None, &lost)
     }
 
     /// A message has come to its end.

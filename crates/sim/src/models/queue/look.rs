@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::machine::{Effect, Place, machine_key, pending_effects};
 use kernel::rows::{RowsReader, Scan};
 use kernel::{TenantId, Unreadable};
+use queue::parcel::ArchivedBody;
 use queue::{Described, MACHINE, PeekState, Peeked, QueueEffect};
 
 use super::QueueModel;
@@ -72,12 +73,18 @@ impl QueueModel {
         Ok(())
     }
 
-    /// That what is to be deleted is nobody's any more.
+    /// That what is to be deleted is nobody's any more, and what is somebody's is there.
     pub(super) fn check_bodies(&self, sight: &Sight<'_>) -> Result<(), Difference> {
         let pending = pending_effects(sight.rows, 0, usize::MAX).into_iter();
         let mine = pending.filter(|effect| effect.machine == MACHINE);
         let asked: Result<Vec<BodyOf>, _> = mine.map(|effect| body_of(&effect)).collect();
-        self.ledger.borrow().check_bodies(asked.map_err(|error| error.to_string())?.into_iter())
+        let asked = asked.map_err(|error| error.to_string())?;
+        let held = self.queues.iter().flat_map(|queue| {
+            let bodies = queue.messages.iter().filter_map(|m| ArchivedBody::of(&m.parcel));
+            bodies.map(|body| (queue.name.0, body))
+        });
+        let reserved = self.reservations.iter().map(|reserved| reserved.body);
+        self.ledger.borrow().check_bodies(&asked, held.chain(reserved))
     }
 
     pub(super) fn look_healed(&self, rows: &RowsReader) -> Result<(), Difference> {
