@@ -1,6 +1,7 @@
 //! Writes the seeds of `command_decoder`: a sound encoding of every command, reply and effect, and
 //! entries that hold the commands. From `fuzz/`: `cargo run --example command_seeds`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -27,16 +28,19 @@ fn main() -> std::io::Result<()> {
         (recents::MACHINE, recents_commands()),
         (tenants::MACHINE, tenants_commands()),
         (KERNEL, mail_commands()),
+        (streams::MACHINE, streams_commands()),
     ];
     let mut seeds = vec![
         ("entry-empty", entry(Vec::new())),
         ("entry-recents", entry(envelopes(&commands[..1]))),
         ("entry-tenants", entry(envelopes(&commands[1..2]))),
-        ("entry-mail", entry(envelopes(&commands[2..]))),
+        ("entry-mail", entry(envelopes(&commands[2..3]))),
+        ("entry-streams", entry(envelopes(&commands[3..]))),
         ("entry-all", entry(envelopes(&commands))),
     ];
     seeds.extend(commands.into_iter().flat_map(|(_, commands)| commands));
     seeds.extend(answers());
+    seeds.extend(streams_answers());
     for (name, bytes) in seeds {
         std::fs::write(folder.join(name), bytes)?;
     }
@@ -122,6 +126,60 @@ fn mail_commands() -> Vec<Seed> {
     let deliver = MailCommand::Deliver { from: ShardId(2), number: 7, letter };
     let collected = MailCommand::Collected { to: ShardId(2), through: 7 };
     vec![("mail-deliver", deliver.encode()), ("mail-collected", collected.encode())]
+}
+
+fn streams_commands() -> Vec<Seed> {
+    use streams::{
+        Append, Command, Commit, Create, Join, NewRecord, Retention, Seek, Settings, StreamId,
+        Update,
+    };
+    let (stream, group, member) = (|| "s".to_owned(), || "g".to_owned(), || "m".to_owned());
+    let retention = Retention { age_ms: Some(300), bytes: None };
+    let settings = Settings { partitions: 300, retention };
+    let offsets = BTreeMap::from([(1, 300), (300, 0)]);
+    let (key, value) = (Some(Bytes::from_static(b"k")), Bytes::from_static(b"{}"));
+    let records = vec![NewRecord { key, value: value.clone() }, NewRecord { key: None, value }];
+    let id = StreamId { shard: 1, number: 300 };
+    let append = Append { id, partition: 2, version: 3, retention, records };
+    let start = offsets.clone();
+    let join = Join { stream: stream(), group: group(), member: member(), session_ms: 300, start };
+    let commit = Commit {
+        stream: stream(),
+        group: group(),
+        member: Some(member()),
+        epoch: Some(300),
+        offsets: offsets.clone(),
+    };
+    let update = Update { stream: stream(), version: 300, settings };
+    let leave = Command::Leave { stream: stream(), group: group(), member: member() };
+    let delete_group = Command::DeleteGroup { stream: stream(), group: group() };
+    let seek = Seek { stream: stream(), group: group(), offsets };
+    vec![
+        ("streams-create", Command::Create(Create { stream: stream(), settings }).encode()),
+        ("streams-update", Command::Update(update).encode()),
+        ("streams-delete", Command::Delete { stream: stream() }.encode()),
+        ("streams-append", Command::Append(append).encode()),
+        ("streams-join", Command::Join(join).encode()),
+        ("streams-leave", leave.encode()),
+        ("streams-commit", Command::Commit(commit).encode()),
+        ("streams-seek", Command::Seek(seek).encode()),
+        ("streams-delete-group", delete_group.encode()),
+    ]
+}
+
+fn streams_answers() -> Vec<Seed> {
+    use streams::{Appended, Owned, Refusal, Reply, Standing, StreamId};
+    let id = StreamId { shard: 1, number: 300 };
+    let owned = vec![Owned { partition: 1, since: 2, committed: Some(300) }];
+    let committed = BTreeMap::from([(1, 300)]);
+    let appended = Appended { first: 300, count: 2, at_ms: 300 };
+    vec![
+        ("streams-created-reply", Reply::Created { id, new: true }.encode()),
+        ("streams-appended-reply", Reply::Appended(appended).encode()),
+        ("streams-joined-reply", Reply::Joined(Standing { epoch: 300, owned }).encode()),
+        ("streams-committed-reply", Reply::Committed(committed).encode()),
+        ("streams-refusal", Reply::Refused(Refusal::StaleMember { epoch: 300 }).encode()),
+    ]
 }
 
 fn answers() -> Vec<Seed> {

@@ -43,6 +43,7 @@ fn command(bytes: &Bytes) {
 fn machine_command(bytes: &Bytes) {
     round_trip(bytes, |bytes| queue::Command::decode(&bytes), queue::Command::encode);
     round_trip(bytes, |bytes| recents::Command::decode(&bytes), recents::Command::encode);
+    round_trip(bytes, |bytes| streams::Command::decode(&bytes), streams::Command::encode);
     round_trip(bytes, |bytes| tenants::Command::decode(&bytes), tenants::Command::encode);
 }
 
@@ -51,6 +52,7 @@ fn answer(bytes: &Bytes) {
     round_trip(bytes, |bytes| queue::Reply::decode(&bytes), |reply| reply.encode());
     round_trip(bytes, |bytes| recents::Reply::decode(&bytes), |reply| reply.encode());
     round_trip(bytes, |bytes| RecentsEffect::decode(&bytes), RecentsEffect::encode);
+    round_trip(bytes, |bytes| streams::Reply::decode(&bytes), streams::Reply::encode);
     round_trip(bytes, |bytes| tenants::Reply::decode(&bytes), tenants::Reply::encode);
 }
 

@@ -1,6 +1,7 @@
 //! What must hold of a node, with real files and threads.
 
 mod fairness;
+mod streams;
 
 use std::path::Path;
 use std::sync::Arc;

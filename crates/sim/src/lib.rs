@@ -21,6 +21,8 @@
 //! - What was applied while nobody listened is applied again on paper, and compared like the rest.
 //! - A message that a queue has taken is in one place, until it is acked, too old or removed; nobody
 //!   gets it again afterwards, and a dead letter arrives once.
+//! - A record that a stream has taken is read at its offset until it is too old or too much; in one
+//!   epoch no two members commit the same partition; of a deleted stream nothing is left.
 //! - A replay from zero, a replay from the last checkpoint and the living shard have the same rows.
 //! - The same seed gives the same trace, to the byte.
 //!

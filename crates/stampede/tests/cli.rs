@@ -245,5 +245,5 @@ fn simulator_runs_a_seed_and_says_what_it_did() {
     assert!(output.status.success(), "{}", text(&output.stdout));
     assert!(text(&output.stdout).contains("seed 7"), "{}", text(&output.stdout));
     let unknown = run(&["sim", "--machine", "nothing"]);
-    assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue or all"));
+    assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue, streams or all"));
 }

@@ -167,6 +167,21 @@ fn runs_have_their_bytes() {
     assert_eq!((read(&loose).len(), read(&loose)[1].at_ms, read(&loose)[1].offset), (2, 1200, 301));
 }
 
+/// State is rows and what the log adds to them, and nobody compares the bytes of a chunk. But how
+/// many there are decides what retention by bytes drops: another compressor is to be noticed.
+#[test]
+fn the_compressor_makes_the_same_bytes_as_ever() {
+    let mut run = crate::run::Builder::new(0);
+    for n in 0_u64..700 {
+        let value =
+            format!(r#"{{"event":"page_view","user":{},"page":{}}}"#, n * 7919 % 1009, n % 7);
+        run.push(1000 + n, None, value.as_bytes());
+    }
+    let (raw, chunk) = (run.raw_bytes(), run.chunk());
+    let found = format!("{raw} {} {}", chunk.len(), hex(&kernel::id::digest(&[&chunk])));
+    expect!["30730 5733 de06e09de391f07149768e5851956e87"].assert_eq(&found);
+}
+
 #[test]
 fn keys_have_their_bytes() {
     check(&definition_row(TENANT, "s"), expect!["0005640000000773"]);
