@@ -13,6 +13,7 @@ mod queues;
 mod quotas;
 mod shutdown;
 mod slow;
+mod stream_groups;
 mod streams;
 mod system;
 mod telemetry;
