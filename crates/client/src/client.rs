@@ -17,7 +17,8 @@ use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::redrive::Redrives;
 use crate::retry::{Repeat, Retry, draw, new_key};
-use crate::streams::{Stream, Streams};
+use crate::stream::Stream;
+use crate::streams::Streams;
 use crate::topics::Topics;
 use crate::transport::{self, Failed, Pool};
 

@@ -38,7 +38,7 @@
 //! | `queues`, `queue`, `message` | queues, one queue, what is in it |
 //! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
-//! | `streams` | streams, and reading them in groups |
+//! | `streams`, `stream` | streams, one stream and its groups |
 
 mod call;
 mod client;
@@ -49,6 +49,7 @@ mod queue;
 mod queues;
 mod redrive;
 mod retry;
+mod stream;
 mod streams;
 mod topics;
 mod transport;
@@ -68,8 +69,8 @@ pub use crate::queues::{
 };
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
-pub use crate::streams::{
-    Fetch, Fetched, GroupSummary, NewRecord, NewStream, Placed, Record, RecordPage, SeekTo, Sought,
-    Stream, StreamInfo, StreamMade, Streams,
+pub use crate::stream::{
+    Fetch, Fetched, GroupSummary, NewRecord, Placed, Record, RecordPage, SeekTo, Sought, Stream,
 };
+pub use crate::streams::{NewStream, StreamInfo, StreamMade, Streams};
 pub use crate::topics::{Published, Subscription, TopicInfo, TopicMade, Topics};

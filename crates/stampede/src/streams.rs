@@ -76,8 +76,8 @@ struct AppendFlags {
     /// The value; a line of stdin each when not given
     value: Option<String>,
     /// What it is about: records of a key are in one partition, in order
-    #[arg(long, short)]
-    key: Option<String>,
+    #[arg(long, short = 'k', value_name = "KEY")]
+    record_key: Option<String>,
 }
 
 #[derive(Args)]
@@ -190,7 +190,7 @@ fn some_lines(input: &mut BufReader<impl Read>) -> std::io::Result<Vec<String>> 
 async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Result<ExitCode> {
     let stream = client.stream(flags.stream);
     let send = async |texts: &[String]| {
-        let records = texts.iter().map(|text| record(text, flags.key.as_ref()));
+        let records = texts.iter().map(|text| record(text, flags.record_key.as_ref()));
         let records = records.collect::<Result<Vec<_>, _>>()?;
         for result in stream.append(&records).await? {
             let placed = result?;

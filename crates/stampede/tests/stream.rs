@@ -81,7 +81,7 @@ fn streams_are_used_by_hand_and_by_scripts() {
     );
     assert_eq!(server.json(&["ls", "k"])[0]["retentionSeconds"], Value::Null);
 
-    let placed = server.json(&["append", "clicks", r#"{"n": 1.50}"#, "--key", "ann"]);
+    let placed = server.json(&["append", "clicks", r#"{"n": 1.50}"#, "--record-key", "ann"]);
     let partition = placed[0]["partition"].to_string();
     let output = server.fed(&["append", "clicks", "-k", "ann"], b"one\ntwo\n");
     let said = String::from_utf8(output.stdout).expect("text");
