@@ -10,6 +10,8 @@ use crate::{shell, tidy};
 const SMOKE: &[(&str, &[&str])] = &[
     ("2000 seeds of the simulator", &["run", "--", "sim", "--runs", "2000"]),
     ("kernel bench", &["run", "-p", "bench", "--", "kernel", "--smoke"]),
+    ("queue bench", &["run", "-p", "bench", "--", "queue", "--smoke"]),
+    ("queue promises", &["run", "-p", "bench", "--", "queue-promises", "--smoke"]),
     ("kill -9", &["run", "-p", "bench", "--", "kill9", "--smoke"]),
 ];
 
