@@ -30,6 +30,14 @@ async fn members_share_partitions_and_who_lost_one_cannot_commit_it() {
     assert_eq!(server.lag("s", "g").await, 40, "all of it or nothing");
     let kept = server.fetch("s", "g", "a").await;
     assert_eq!(kept["epoch"], joined["epoch"]);
+    // What it has had all the time it may commit, whenever that was fetched.
+    let mut still = alone.clone();
+    let owned = kept["partitions"].as_array().expect("numbers");
+    let offsets = still["nextOffsets"].as_object_mut().expect("offsets");
+    offsets
+        .retain(|partition, _| owned.contains(&json!(partition.parse::<u16>().expect("a number"))));
+    Server::ok(&server.commit("s", "g", "a", &still).await, 200);
+    assert_eq!(server.lag("s", "g").await, 20);
     Server::ok(&server.commit("s", "g", "a", &kept).await, 200);
     Server::ok(&server.commit("s", "g", "b", &joined).await, 200);
     assert_eq!(server.lag("s", "g").await, 0);
@@ -55,6 +63,13 @@ async fn members_share_partitions_and_who_lost_one_cannot_commit_it() {
     assert_eq!(all["partitions"], json!([0, 1, 2, 3]));
     assert!(all["epoch"].as_u64() > joined["epoch"].as_u64());
     server.commit("s", "g", "b", &joined).await.problem(409, "stale-member");
+
+    // Whatever it calls itself.
+    let odd = "host:1/ü";
+    assert_eq!(server.fetch("s", "g", odd).await["partitions"].as_array().map(Vec::len), Some(2));
+    let path = "/v1/streams/s/groups/g/members/host%3A1%2F%C3%BC";
+    assert_eq!(server.send("DELETE", path, "", "").await.status, 204);
+    assert_eq!(server.fetch("s", "g", "a").await["partitions"], json!([0, 1, 2, 3]));
 
     // One who is silent for a session is lost.
     let ask = json!({"member": "c", "sessionSeconds": 60});
