@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `folder` | the data folder and its lock |
 //! | `node` | starting, submitting, reading, shutting down |
+//! | `known` | reading what shards have published, and waiting for it |
 //! | `inbox` | the bounded, fair way into a shard |
 //! | `porter` | wakes shards' threads for requests, and those who wait for answers |
 //! | `runner` | the thread of a shard |
@@ -20,6 +21,7 @@ mod disk;
 mod effects;
 mod folder;
 mod inbox;
+mod known;
 mod mailman;
 mod meters;
 mod node;
