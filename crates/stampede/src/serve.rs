@@ -13,7 +13,6 @@ use http_edge::tls::Tls;
 use http_edge::{Edge, ServerOptions, telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use node::{Node, OnProgress};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{ServeConfig, ServeFlags};
@@ -52,8 +51,7 @@ async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
     if let Some(url) = config.otlp {
         edge.tracer = Some(Tracer::start(&OtlpOptions { url, sample: TRACE_SAMPLE })?);
     }
-    let listener = TcpListener::bind(config.listen)
-        .await
+    let listener = http_edge::listen(config.listen)
         .with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };

@@ -29,7 +29,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -68,6 +68,24 @@ impl Shared {
     fn limits(&self) -> &Limits {
         &self.app.edge.limits
     }
+}
+
+/// Connections that have not been accepted: everyone arrives at once, and whoever finds no place is
+/// told nothing and tries again a second later. The system's own bound (`net.core.somaxconn`) holds.
+const BACKLOG: u32 = 65_535;
+
+/// Listens, with room for a crowd.
+///
+/// # Errors
+/// As the system says.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `shutdown` resolves, then stops accepting and gives requests in flight

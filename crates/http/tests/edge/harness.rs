@@ -19,7 +19,7 @@ use kernel::TenantId;
 use node::{FolderError, Node, NodeConfig, StartError};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -124,7 +124,8 @@ impl Server {
         let mut edge = Edge::new(node.clone());
         change(&mut edge);
         let app = app(edge);
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = http_edge::listen(any).expect("a port");
         let addr = listener.local_addr().expect("it is bound");
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move {

@@ -137,3 +137,17 @@ async fn a_client_that_does_not_read_is_dropped() {
     server.is_alive().await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_crowd_that_comes_before_anybody_is_accepted_is_not_turned_away() {
+    let listener = http_edge::listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let bound = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("Linux");
+    let crowd = bound.trim().parse::<usize>().expect("a number").min(1000);
+    let mut connections = Vec::new();
+    for _ in 0..crowd {
+        // Who finds no place waits for one, and nobody makes any.
+        let connecting = timeout(HANG, tokio::net::TcpStream::connect(address)).await;
+        connections.push(connecting.expect("there is a place").expect("it connects"));
+    }
+}
