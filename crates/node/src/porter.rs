@@ -87,6 +87,8 @@ impl Porter {
     /// Rings the bell of a shard for as long as this is polled.
     pub(crate) async fn ring_bell(self: Arc<Porter>, shard: usize, inbox: Arc<NodeInbox>) {
         let bell = &self.bells[shard];
+        // Whoever rang it before may have left in the middle.
+        bell.wanted_by.store(0, Ordering::Release);
         bell.rung.store(true, Ordering::Release);
         let _until = Finally(|| {
             bell.rung.store(false, Ordering::Release);

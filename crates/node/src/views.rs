@@ -50,7 +50,7 @@ struct Segment {
     /// Keys in the order in which they are looked at for eviction.
     queue: VecDeque<Bytes>,
     bytes: usize,
-    /// Grows whenever a view is dropped.
+    /// Grows whenever a view is dropped, or would be if there were one.
     dropped: u64,
 }
 
@@ -111,7 +111,11 @@ impl Views {
             Some(value) => {
                 self.insert(&mut segment, key, value);
             }
-            None => segment.remove(&key),
+            // Also where there is none: who is reading its row now has an old one.
+            None => {
+                segment.dropped += 1;
+                segment.remove(&key);
+            }
         }
     }
 
@@ -211,6 +215,15 @@ mod tests {
         views.publish(key(1), None);
         views.fill(key(1), value("old"), gap);
         assert_eq!(shown(&views, &key(1)), None, "the next reader reads the row again");
+    }
+
+    #[test]
+    fn slow_reader_does_not_put_a_value_back_that_was_deleted_while_nobody_had_it() {
+        let views = Views::new(1 << 20, 0);
+        let gap = views.gap(&key(1));
+        views.publish(key(1), None);
+        views.fill(key(1), value("deleted"), gap);
+        assert_eq!(shown(&views, &key(1)), None);
     }
 
     #[test]
