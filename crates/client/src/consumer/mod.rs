@@ -57,7 +57,8 @@ impl ConsumerBuilder {
         }
     }
 
-    /// Handlers that run at the same time; 8 when not set.
+    /// Handlers that run at the same time; 8 when not set. Of one group of a FIFO queue there is one
+    /// at a time, in order.
     pub fn concurrency(mut self, concurrency: u16) -> ConsumerBuilder {
         self.concurrency = concurrency.max(1);
         self

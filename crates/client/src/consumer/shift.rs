@@ -65,9 +65,12 @@ where
     async fn receive_all(self: &Arc<Shift<H>>, jobs: &mut JoinSet<()>) -> Result<(), Error> {
         let mut connected = !self.settings.must_connect;
         let mut was_idle = false;
+        // One receive may bring several of a group, and what is behind one that fails must not be
+        // begun: where there are groups, and until that is known, one message is taken at a time.
+        let mut in_groups = true;
         while let Some(places) = self.free_places().await {
             while jobs.try_join_next().is_some() {}
-            let messages = match self.receive(places.len()).await {
+            let messages = match self.receive(if in_groups { 1 } else { places.len() }).await {
                 None => return Ok(()),
                 Some(Ok(messages)) => messages,
                 Some(Err(error)) if error.is_passing() && connected => {
@@ -93,6 +96,9 @@ where
                 continue;
             }
             was_idle = false;
+            if !messages.is_empty() {
+                in_groups = messages.iter().any(|message| message.message_group_id.is_some());
+            }
             let since = Instant::now();
             for (message, place) in messages.into_iter().zip(places) {
                 jobs.spawn(Arc::clone(self).job(message, since, place));

@@ -79,6 +79,49 @@ async fn what_fails_or_panics_is_nacked_with_its_text() {
 }
 
 #[tokio::test]
+async fn messages_of_a_group_are_handled_one_after_the_other_also_when_one_fails() {
+    let server = Server::start().await;
+    let client = server.client();
+    client.queues().create(&NewQueue::new("jobs").fifo()).await.expect("made");
+    let queue = client.queue("jobs");
+    let (groups, each) = (["a", "b"], 4);
+    let outgoing = |group: &str, n: usize| Outgoing::new(&(group, n)).expect("JSON").group(group);
+    let batch: Vec<_> =
+        groups.iter().flat_map(|group| (0..each).map(|n| outgoing(group, n))).collect();
+    assert!(queue.send_batch(&batch).await.expect("sent").iter().all(Result::is_ok));
+    let (said, mut heard) = mpsc::unbounded_channel();
+    let consumer = queue.consumer().concurrency(4).start(move |delivery: Delivery| {
+        let said = said.clone();
+        async move {
+            let (group, n) = delivery.body::<(String, usize)>().expect("as it was sent");
+            let fails = n == 1 && delivery.receive_count == 1;
+            said.send((group.clone(), n, "begins")).expect("heard");
+            // Whoever may run beside this one does now.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            let how = if fails { "fails" } else { "is done" };
+            said.send((group, n, how)).expect("heard");
+            if fails { Err("not yet") } else { Ok(()) }
+        }
+    });
+    let mut events = Vec::new();
+    let done =
+        |events: &[(String, usize, &str)]| events.iter().filter(|e| e.2 == "is done").count();
+    while done(&events) < groups.len() * each {
+        events.push(eventually(heard.recv()).await.expect("it goes on"));
+    }
+    eventually(consumer.shutdown()).await.expect("it ends well");
+    for group in groups {
+        let seen = events.iter().filter(|event| event.0 == group).map(|event| (event.1, event.2));
+        let tries = [(0, "is done"), (1, "fails"), (1, "is done"), (2, "is done"), (3, "is done")];
+        let expected = tries.into_iter().flat_map(|(n, how)| [(n, "begins"), (n, how)]);
+        assert_eq!(seen.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn until_empty_tries_each_message_once() {
     let server = Server::start().await;
     let queue = server.queue("jobs").await;
