@@ -48,6 +48,7 @@ fn make(turn: &mut Turn<'_>, name: &str, stream: &mut Stream) -> Result<GroupRow
     show(turn, name, stream);
     turn.count(0, 1);
     Ok(GroupRow {
+        epoch: turn.now_ms().max(stream.last_epoch),
         created_ms: turn.now_ms(),
         partitions: stream.settings.partitions,
         ..GroupRow::default()
@@ -253,6 +254,7 @@ pub(crate) fn delete(turn: &mut Turn<'_>, stream_name: &str, name: &str) -> Repl
     turn.delete_prefix(&of_group_key(tenant, b'o', id, name));
     turn.delete(&group_key(tenant, id, name));
     stream.groups -= 1;
+    stream.last_epoch = stream.last_epoch.max(group.epoch);
     show(turn, stream_name, &stream);
     turn.count(0, -1);
     Reply::GroupDeleted

@@ -65,7 +65,7 @@ pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
 /// Reads the value of [`definition_row`].
 #[must_use]
 pub fn definition(value: &[u8]) -> Definition {
-    let Stream { id, version, created_ms, updated_ms, settings, groups } = read(value);
+    let Stream { id, version, created_ms, updated_ms, settings, groups, .. } = read(value);
     Definition { id, version, created_ms, updated_ms, settings, groups }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     pub(crate) updated_ms: u64,
     pub(crate) settings: Settings,
     pub(crate) groups: u32,
+    /// No group that is gone has had a later epoch.
+    pub(crate) last_epoch: u64,
 }
 
 /// What a partition is.
@@ -68,6 +70,8 @@ pub(crate) struct Partition {
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupRow {
+    /// Of a group that was made anew, later than any that the group of its name had before: a commit
+    /// that was long under way is not taken for one of its own.
     pub(crate) epoch: u64,
     pub(crate) created_ms: u64,
     /// Those of the stream when they were last dealt out.

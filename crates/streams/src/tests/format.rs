@@ -124,8 +124,16 @@ fn letters_and_timers_have_their_bytes() {
 #[test]
 fn rows_have_their_bytes() {
     let settings = Settings { partitions: 300, retention: KEPT };
-    let stream = Stream { id: ID, version: 2, created_ms: 3, updated_ms: 4, settings, groups: 5 };
-    check(&row(&stream), expect!["0102ac02020304ac0201e8070005"]);
+    let stream = Stream {
+        id: ID,
+        version: 2,
+        created_ms: 3,
+        updated_ms: 4,
+        settings,
+        groups: 5,
+        last_epoch: 6,
+    };
+    check(&row(&stream), expect!["0102ac02020304ac0201e807000506"]);
     let partition = Partition {
         version: 1,
         retention: KEPT,

@@ -22,8 +22,6 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Of all groups that were ever made here, which.
-    made: u64,
     pub(super) created_ms: u64,
     pub(super) epoch: u64,
     pub(super) members: Vec<Member>,
@@ -130,12 +128,10 @@ impl StreamsModel {
         if stream.groups.len() >= GROUPS_MAX as usize {
             return Err(Reply::Refused(Refusal::Groups));
         }
-        self.groups_made += 1;
         stream.groups.push(Group {
             name: name.to_owned(),
-            made: self.groups_made,
             created_ms: self.now_ms,
-            epoch: 0,
+            epoch: self.now_ms.max(stream.last_epoch),
             members: Vec::new(),
             owners: vec![None; usize::from(stream.settings.partitions)],
             offsets: BTreeMap::new(),
@@ -219,7 +215,7 @@ impl StreamsModel {
         if !group.may_commit(commit) {
             return Ok(Reply::Refused(Refusal::StaleMember { epoch: group.epoch }));
         }
-        self.ledger.borrow_mut().committed(stream.id, group.made, commit)?;
+        self.ledger.borrow_mut().committed(stream.id, commit)?;
         let mut now = BTreeMap::new();
         for (partition, offset) in &commit.offsets {
             let known = group.offsets.get(partition).copied().unwrap_or(0);
@@ -250,11 +246,12 @@ impl StreamsModel {
 
     fn delete_group(&mut self, at: usize, group: &str) -> Result<Reply, Reply> {
         let place = self.group(at, group)?;
-        let groups = &mut self.streams[at].groups;
-        if !groups[place].members.is_empty() {
+        let stream = &mut self.streams[at];
+        if !stream.groups[place].members.is_empty() {
             return Err(Reply::Refused(Refusal::GroupInUse));
         }
-        groups.remove(place);
+        let group = stream.groups.remove(place);
+        stream.last_epoch = stream.last_epoch.max(group.epoch);
         Ok(Reply::GroupDeleted)
     }
 }

@@ -116,7 +116,7 @@ fn look_at_stream(
     stream: &Stream,
     found: Option<&Definition>,
 ) -> Result<(), Difference> {
-    let Stream { name, id, version, created_ms, updated_ms, settings, groups } = stream;
+    let Stream { name, id, version, created_ms, updated_ms, settings, groups, .. } = stream;
     let definition = Definition {
         id: *id,
         version: *version,
