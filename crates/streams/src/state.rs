@@ -73,6 +73,8 @@ pub(crate) struct GroupRow {
     /// Of a group that was made anew, later than any that the group of its name had before: a commit
     /// that was long under way is not taken for one of its own.
     pub(crate) epoch: u64,
+    /// The epoch of the last seek; the first one when there was none.
+    pub(crate) sought: u64,
     pub(crate) created_ms: u64,
     /// Those of the stream when they were last dealt out.
     pub(crate) partitions: u16,

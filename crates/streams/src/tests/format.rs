@@ -150,12 +150,13 @@ fn rows_have_their_bytes() {
     check(&row(&partition), expect!["010101e807000203040b0506070801090a"]);
     let group = GroupRow {
         epoch: 1,
+        sought: 8,
         created_ms: 2,
         partitions: 3,
         owners: BTreeMap::from([("m".to_owned(), vec![(4, 5)])]),
         watch: Some((6, 7)),
     };
-    check(&row(&group), expect!["0101020301016d010405010607"]);
+    check(&row(&group), expect!["010108020301016d010405010607"]);
     check(&row(&Seen { session_ms: 1, seen_ms: 300 }), expect!["0101ac02"]);
 }
 

@@ -200,6 +200,28 @@ fn a_seek_moves_the_group_and_makes_earlier_commits_stale() {
 }
 
 #[test]
+fn where_nobody_is_owner_a_commit_of_before_a_seek_or_of_another_group_is_stale() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.leave("ann");
+    // Nothing was sought yet.
+    assert_eq!(bench.commit_as(None, Some(epoch(1)), &[(0, 5)]), done(&[(0, 5)]));
+    assert_eq!(bench.seek(&[(0, 2)]), Reply::Sought { epoch: epoch(3) });
+    for before in [0, epoch(1), epoch(2)] {
+        assert_eq!(bench.commit_as(None, Some(before), &[(0, 6)]), stale(epoch(3)));
+    }
+    assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 3)]), done(&[(0, 3)]));
+    assert_eq!(bench.commit_as(None, None, &[(0, 4)]), done(&[(0, 4)]));
+    // A group of that name that is made later knows nothing of this one.
+    let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
+    assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
+    bench.join("ann");
+    bench.leave("ann");
+    assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 6)]), stale(epoch(5)));
+    assert_eq!(bench.commit_as(None, Some(epoch(4)), &[(0, 1)]), done(&[(0, 1)]));
+}
+
+#[test]
 fn a_seek_makes_a_group_that_is_not_there_and_the_first_to_join_says_where_it_starts() {
     let mut bench = bench(2);
     assert_eq!(bench.seek(&[(1, 4)]), Reply::Sought { epoch: epoch(1) });

@@ -24,6 +24,8 @@ pub(super) struct Group {
     pub(super) name: String,
     pub(super) created_ms: u64,
     pub(super) epoch: u64,
+    /// No commit of an epoch before this one counts where nobody is owner.
+    sought: u64,
     pub(super) members: Vec<Member>,
     /// The owner of each partition, and since which epoch; none while there are no members.
     pub(super) owners: Vec<Option<(String, u64)>>,
@@ -100,7 +102,7 @@ impl Group {
         let may = |partition: &u16| {
             let owner = self.owners.get(usize::from(*partition)).and_then(Option::as_ref);
             match (&commit.member, owner) {
-                (None, None) => true,
+                (None, None) => in_time(self.sought),
                 (None, Some((_, since))) => in_time(*since),
                 (Some(_), None) => false,
                 (Some(member), Some((owner, since))) => member == owner && in_time(*since),
@@ -128,10 +130,12 @@ impl StreamsModel {
         if stream.groups.len() >= GROUPS_MAX as usize {
             return Err(Reply::Refused(Refusal::Groups));
         }
+        let epoch = self.now_ms.max(stream.last_epoch);
         stream.groups.push(Group {
             name: name.to_owned(),
             created_ms: self.now_ms,
-            epoch: self.now_ms.max(stream.last_epoch),
+            epoch,
+            sought: epoch + 1,
             members: Vec::new(),
             owners: vec![None; usize::from(stream.settings.partitions)],
             offsets: BTreeMap::new(),
@@ -235,6 +239,7 @@ impl StreamsModel {
         };
         let group = &mut self.streams[at].groups[place];
         group.epoch += 1;
+        group.sought = group.epoch;
         for (partition, offset) in &seek.offsets {
             group.offsets.insert(*partition, *offset);
             if let Some(Some((_, since))) = group.owners.get_mut(usize::from(*partition)) {
