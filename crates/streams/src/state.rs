@@ -8,6 +8,7 @@
 //!   'o'   stream, group, partition            the next offset, as committed
 //!   'p'   stream, partition                   Partition: start, next, retention
 //!   'r'   stream, partition, first offset     run of records, loose or a chunk
+//!   'h'   stream, partition, first offset     Chunk: what there is to know to drop it
 //!   'i'   stream, partition, last time,       nothing: a chunk, to be found by time
 //!         first offset
 //!   'x'   stream, partition                   nothing: the stream is deleted
@@ -65,6 +66,17 @@ pub(crate) struct Partition {
     pub(crate) last_ms: u64,
     /// Fires when the oldest run may be too old, or before.
     pub(crate) sweep: Option<(u64, u64)>,
+}
+
+/// What is known of a chunk without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Chunk {
+    /// The offset after its last record.
+    pub(crate) next: u64,
+    /// When its last record came.
+    pub(crate) last_ms: u64,
+    /// As the tenant's quota counts it.
+    pub(crate) bytes: u64,
 }
 
 /// A group.
@@ -131,6 +143,12 @@ pub(crate) fn part_key(tenant: TenantId, kind: u8, id: StreamId, partition: u16)
 
 pub(crate) fn run_key(tenant: TenantId, id: StreamId, partition: u16, first: u64) -> Vec<u8> {
     let mut key = part_key(tenant, b'r', id, partition);
+    key.put_u64(first);
+    key
+}
+
+pub(crate) fn chunk_key(tenant: TenantId, id: StreamId, partition: u16, first: u64) -> Vec<u8> {
+    let mut key = part_key(tenant, b'h', id, partition);
     key.put_u64(first);
     key
 }

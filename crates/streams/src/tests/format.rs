@@ -5,7 +5,7 @@ use kernel::Unreadable;
 
 use super::*;
 use crate::command::{NewSettings, Post};
-use crate::state::{Alarm, GroupRow, Seen, Stream, row};
+use crate::state::{Alarm, Chunk, GroupRow, Seen, Stream, row};
 
 const ID: StreamId = StreamId { shard: 2, number: 300 };
 const KEPT: Retention = Retention { age_ms: Some(1000), bytes: None };
@@ -148,6 +148,7 @@ fn rows_have_their_bytes() {
         sweep: Some((9, 10)),
     };
     check(&row(&partition), expect!["010101e807000203040b0506070801090a"]);
+    check(&row(&Chunk { next: 300, last_ms: 2, bytes: 3 }), expect!["01ac020203"]);
     let group = GroupRow {
         epoch: 1,
         sought: 8,
@@ -199,6 +200,10 @@ fn keys_have_their_bytes() {
     check(
         &crate::state::run_key(TENANT, ID, 5, 6),
         expect!["000572000000070002000000000000012c00050000000000000006"],
+    );
+    check(
+        &crate::state::chunk_key(TENANT, ID, 5, 6),
+        expect!["000568000000070002000000000000012c00050000000000000006"],
     );
     check(
         &crate::state::index_key(TENANT, ID, 5, 7, 6),
