@@ -53,6 +53,21 @@ fn find(turn: &Turn<'_>, id: StreamId, number: u16) -> Option<Partition> {
     turn.rows().get(&part_key(turn.tenant(), b'p', id, number)).map(|row| read(&row))
 }
 
+/// A partition, made with these settings if it is not there; `None` when its stream is deleted.
+fn open(
+    turn: &Turn<'_>,
+    (id, number): (StreamId, u16),
+    version: u64,
+    retention: Retention,
+) -> Option<Partition> {
+    let is_gone = || turn.rows().get(&part_key(turn.tenant(), b'x', id, number)).is_some();
+    match find(turn, id, number) {
+        None if is_gone() => None,
+        None => Some(Partition::new(version, retention)),
+        found => found,
+    }
+}
+
 /// Works at a partition, and keeps what came of it.
 fn at<T>(
     turn: &mut Turn<'_>,
@@ -79,12 +94,8 @@ pub(crate) fn append(turn: &mut Turn<'_>, append: &Append) -> Reply {
         return Reply::Refused(Refusal::TooMany);
     }
     let (id, number) = (append.id, append.partition);
-    let partition = match find(turn, id, number) {
-        Some(partition) => partition,
-        None if turn.rows().get(&part_key(turn.tenant(), b'x', id, number)).is_some() => {
-            return Reply::Refused(Refusal::Gone);
-        }
-        None => Partition::new(append.version, append.retention),
+    let Some(partition) = open(turn, (id, number), append.version, append.retention) else {
+        return Reply::Refused(Refusal::Gone);
     };
     at(turn, (id, number), partition, |desk| {
         desk.take_settings(append.version, append.retention);
@@ -92,11 +103,12 @@ pub(crate) fn append(turn: &mut Turn<'_>, append: &Append) -> Reply {
     })
 }
 
-/// Settings that are newer than those the partition knows. One that is not open gets them with its
-/// first append.
+/// Settings that are newer than those the partition knows. They open one that is not open: its first
+/// append may be by somebody who knows older ones.
 pub(crate) fn take_settings(turn: &mut Turn<'_>, new: &NewSettings) {
-    let Some(partition) = find(turn, new.id, new.partition) else { return };
-    at(turn, (new.id, new.partition), partition, |desk| {
+    let place = (new.id, new.partition);
+    let Some(partition) = open(turn, place, new.version, new.retention) else { return };
+    at(turn, place, partition, |desk| {
         desk.take_settings(new.version, new.retention);
     });
 }

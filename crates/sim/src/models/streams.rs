@@ -231,9 +231,7 @@ impl Model for StreamsModel {
             (1, 1, body) => {
                 let (id, number, version, retention): (StreamId, u16, u64, Retention) =
                     unpack("streams", body).map_err(unreadable)?;
-                if let Some(partition) = self.partition((tenant, id, number)) {
-                    partition.take_settings(version, retention);
-                }
+                self.take_settings((tenant, id, number), version, retention);
             }
             (2, 1, body) => {
                 let (id, number): (StreamId, u16) = unpack("streams", body).map_err(unreadable)?;

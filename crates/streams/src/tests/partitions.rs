@@ -226,6 +226,29 @@ fn a_shorter_retention_is_in_force_at_once_even_where_nobody_appends() {
 }
 
 #[test]
+fn new_settings_hold_where_nothing_was_appended_yet() {
+    let mut bench = bench(2);
+    let id = bench.definition().id;
+    let old = settings(2).retention;
+    let short = Retention { age_ms: Some(30_000), bytes: None };
+    bench.update(Settings { partitions: 2, retention: short });
+    // Whoever looked the stream up before appends now.
+    for partition in 0..2 {
+        let (version, retention, records) = (1, old, vec![number(0)]);
+        bench.apply(&Command::Append(Append { id, partition, version, retention, records }));
+        let info = bench.info(id, partition);
+        assert_eq!((info.version, info.retention, info.next), (2, short, 1));
+    }
+    bench.advance(31_000);
+    assert_eq!(bench.ends(), (1, 1));
+    // A partition that is open and empty goes with its stream.
+    bench.update(Settings { partitions: 2, retention: old });
+    bench.delete();
+    bench.advance(2 * GONE_KEPT_MS);
+    assert_eq!(bench.rig.rows.scan(&Scan::prefix(&MACHINE.0.to_be_bytes())), []);
+}
+
+#[test]
 fn without_a_retention_everything_stays_and_no_timer_waits() {
     let mut bench = kept(1, Retention::default());
     bench.append(vec![number(0)]);
