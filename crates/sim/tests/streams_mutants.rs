@@ -35,6 +35,7 @@ enum Fault {
     StaleCommitsAreTaken,
     CommitsMoveBack,
     SeekKeepsTheEpoch,
+    EpochsBeginAgain,
     MembersAreNeverLost,
     SomeTimersAreDropped,
     SomeAreDroppedTooEarly,
@@ -126,6 +127,21 @@ impl BrokenStreams {
         Ok(reply)
     }
 
+    /// A group that was not there before begins with the first epoch.
+    fn join(&mut self, turn: &mut Turn<'_>, join: &streams::Join) -> Result<Bytes, Unreadable> {
+        let stream = streams::stream(turn.rows(), turn.tenant(), &join.stream);
+        let key = stream.map(|s| streams::group_row(turn.tenant(), s.id, &join.group));
+        let new = key.filter(|key| turn.rows().get(key).is_none());
+        let reply = self.streams.apply(turn, &Command::Join(join.clone()).encode())?;
+        if let Some(key) = new
+            && let Some(row) = turn.rows().get(&key)
+        {
+            let (_, rest): (u64, &[u8]) = postcard::take_from_bytes(&row[1..]).expect("a group");
+            turn.put(key, [&[row[0], 1][..], rest].concat());
+        }
+        Ok(reply)
+    }
+
     /// While it looks for what is old, half the age is enough.
     fn sweep_early(&mut self, turn: &mut Turn<'_>, timer: &Due) {
         let (kind, id, partition): (u8, StreamId, u16) =
@@ -170,6 +186,7 @@ impl Machine for BrokenStreams {
             (_, Command::Append(append)) => self.append(turn, append),
             (_, Command::Commit(commit)) => self.commit(turn, commit),
             (Fault::SeekKeepsTheEpoch, Command::Seek(seek)) => self.seek(turn, &seek),
+            (Fault::EpochsBeginAgain, Command::Join(join)) => self.join(turn, &join),
             (Fault::MembersAreNeverLost, Command::Join(mut join)) => {
                 join.session_ms = u64::MAX;
                 self.streams.apply(turn, &Command::Join(join).encode())
@@ -239,6 +256,11 @@ fn a_commit_that_moves_back_is_found() {
 #[test]
 fn a_seek_that_keeps_the_epoch_is_found() {
     check_found(broken!(Fault::SeekKeepsTheEpoch), &["group: expected"]);
+}
+
+#[test]
+fn a_new_group_that_begins_with_epochs_of_an_old_one_is_found() {
+    check_found(broken!(Fault::EpochsBeginAgain), &["group: expected"]);
 }
 
 #[test]

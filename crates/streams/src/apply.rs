@@ -94,6 +94,7 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
         updated_ms: now_ms,
         settings: create.settings,
         groups: 0,
+        last_epoch: now_ms,
     };
     show(turn, &create.stream, &stream);
     turn.count(0, 1);

@@ -47,7 +47,10 @@ fn make(turn: &mut Turn<'_>, name: &str, stream: &mut Stream) -> Result<GroupRow
     stream.groups += 1;
     show(turn, name, stream);
     turn.count(0, 1);
+    let epoch = turn.now_ms().max(stream.last_epoch);
     Ok(GroupRow {
+        epoch,
+        sought: epoch + 1,
         created_ms: turn.now_ms(),
         partitions: stream.settings.partitions,
         ..GroupRow::default()
@@ -193,14 +196,18 @@ pub(crate) fn commit(turn: &mut Turn<'_>, commit: &Commit) -> Reply {
     Reply::Committed(committed)
 }
 
-/// Whether every partition was the member's in the epoch that is named, and is still.
+/// Whether every partition was the member's in the epoch that is named, and is still. Where nobody
+/// is owner, whether the group was not sent elsewhere since.
 fn may_commit(group: &GroupRow, commit: &Commit) -> bool {
     if commit.epoch.is_some_and(|epoch| epoch > group.epoch) {
         return false;
     }
     let since = |partition: u16| match &commit.member {
         Some(member) => owned_since(group.owners.get(member)?, partition),
-        None => group.owners.values().find_map(|owned| owned_since(owned, partition)).or(Some(0)),
+        None => {
+            let mut owned = group.owners.values();
+            owned.find_map(|owned| owned_since(owned, partition)).or(Some(group.sought))
+        }
     };
     let may = |partition: u16| {
         since(partition).is_some_and(|since| commit.epoch.is_none_or(|epoch| epoch >= since))
@@ -230,6 +237,7 @@ pub(crate) fn seek(turn: &mut Turn<'_>, seek: &Seek) -> Reply {
         },
     };
     group.epoch += 1;
+    group.sought = group.epoch;
     for (partition, since) in group.owners.values_mut().flatten() {
         if seek.offsets.contains_key(partition) {
             *since = group.epoch;
@@ -253,6 +261,7 @@ pub(crate) fn delete(turn: &mut Turn<'_>, stream_name: &str, name: &str) -> Repl
     turn.delete_prefix(&of_group_key(tenant, b'o', id, name));
     turn.delete(&group_key(tenant, id, name));
     stream.groups -= 1;
+    stream.last_epoch = stream.last_epoch.max(group.epoch);
     show(turn, stream_name, &stream);
     turn.count(0, -1);
     Reply::GroupDeleted

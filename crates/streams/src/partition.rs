@@ -7,8 +7,10 @@ use kernel::rows::Scan;
 use crate::command::{
     APPEND_RECORDS_MAX, Append, Appended, NewSettings, Refusal, Reply, Retention, StreamId,
 };
-use crate::run::{Builder, Head, Run};
-use crate::state::{Alarm, Partition, index_key, part_key, read, row, run_key, timer};
+use crate::run::{Builder, Run};
+use crate::state::{
+    Alarm, Chunk, Partition, chunk_key, index_key, part_key, read, row, run_key, timer,
+};
 
 /// Loose rows at which they become a chunk. *(frozen)*
 pub(crate) const LOOSE_ROWS_MAX: usize = 256;
@@ -17,8 +19,11 @@ pub(crate) const LOOSE_ROWS_MAX: usize = 256;
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// What a row costs besides its value. *(frozen)*
 pub(crate) const ROW_BYTES: u64 = 64;
-/// Runs that are dropped at a time; for more a timer is set at once. *(frozen)*
-pub(crate) const SWEEP_MAX: usize = 64;
+/// Runs that are dropped at a time: few, as the timers of many partitions may fire together.
+/// *(frozen)*
+pub(crate) const SWEEP_MAX: usize = 8;
+/// When there are more, they are dropped so much later. *(frozen)*
+pub(crate) const SWEEP_STEP_MS: u64 = 10;
 /// A partition is not looked through for old runs more often. *(frozen)*
 const SWEEP_EVERY_MS: u64 = 1000;
 /// How long a partition of a deleted stream refuses appends. Whoever appends has looked the stream
@@ -33,12 +38,34 @@ struct Desk<'a, 't> {
     partition: Partition,
 }
 
+/// The first run of a partition.
+struct Front {
+    chunk: Chunk,
+    /// Bytes of its records, if it is no chunk yet.
+    loose_bytes: Option<u32>,
+}
+
 fn stored(row: &Bytes) -> u64 {
     row.len() as u64 + ROW_BYTES
 }
 
 fn find(turn: &Turn<'_>, id: StreamId, number: u16) -> Option<Partition> {
     turn.rows().get(&part_key(turn.tenant(), b'p', id, number)).map(|row| read(&row))
+}
+
+/// A partition, made with these settings if it is not there; `None` when its stream is deleted.
+fn open(
+    turn: &Turn<'_>,
+    (id, number): (StreamId, u16),
+    version: u64,
+    retention: Retention,
+) -> Option<Partition> {
+    let is_gone = || turn.rows().get(&part_key(turn.tenant(), b'x', id, number)).is_some();
+    match find(turn, id, number) {
+        None if is_gone() => None,
+        None => Some(Partition::new(version, retention)),
+        found => found,
+    }
 }
 
 /// Works at a partition, and keeps what came of it.
@@ -67,12 +94,8 @@ pub(crate) fn append(turn: &mut Turn<'_>, append: &Append) -> Reply {
         return Reply::Refused(Refusal::TooMany);
     }
     let (id, number) = (append.id, append.partition);
-    let partition = match find(turn, id, number) {
-        Some(partition) => partition,
-        None if turn.rows().get(&part_key(turn.tenant(), b'x', id, number)).is_some() => {
-            return Reply::Refused(Refusal::Gone);
-        }
-        None => Partition::new(append.version, append.retention),
+    let Some(partition) = open(turn, (id, number), append.version, append.retention) else {
+        return Reply::Refused(Refusal::Gone);
     };
     at(turn, (id, number), partition, |desk| {
         desk.take_settings(append.version, append.retention);
@@ -80,11 +103,12 @@ pub(crate) fn append(turn: &mut Turn<'_>, append: &Append) -> Reply {
     })
 }
 
-/// Settings that are newer than those the partition knows. One that is not open gets them with its
-/// first append.
+/// Settings that are newer than those the partition knows. They open one that is not open: its first
+/// append may be by somebody who knows older ones.
 pub(crate) fn take_settings(turn: &mut Turn<'_>, new: &NewSettings) {
-    let Some(partition) = find(turn, new.id, new.partition) else { return };
-    at(turn, (new.id, new.partition), partition, |desk| {
+    let place = (new.id, new.partition);
+    let Some(partition) = open(turn, place, new.version, new.retention) else { return };
+    at(turn, place, partition, |desk| {
         desk.take_settings(new.version, new.retention);
     });
 }
@@ -101,7 +125,7 @@ pub(crate) fn close(turn: &mut Turn<'_>, id: StreamId, number: u16) {
         turn.delete(&key);
         turn.publish(key, None);
         // What of them is in memory is a checkpoint's worth of chunks, and so not many rows.
-        for kind in [b'r', b'i'] {
+        for kind in [b'r', b'h', b'i'] {
             turn.delete_prefix(&part_key(tenant, kind, id, number));
         }
     }
@@ -179,12 +203,13 @@ impl Desk<'_, '_> {
         let row = run.loose();
         self.partition.bytes += stored(&row);
         self.turn.put_new(self.key(first), row);
-        if self.partition.loose_rows as usize >= LOOSE_ROWS_MAX
-            || self.partition.loose_bytes >= CHUNK_BYTES as u64
-        {
+        let packed = self.partition.loose_rows as usize >= LOOSE_ROWS_MAX
+            || self.partition.loose_bytes >= CHUNK_BYTES as u64;
+        if packed {
             self.pack_loose();
         }
-        if self.partition.retention.bytes.is_some_and(|max| self.partition.chunk_bytes > max) {
+        let Retention { bytes, .. } = self.partition.retention;
+        if packed && bytes.is_some_and(|max| self.partition.chunk_bytes > max) {
             self.drop_front();
         } else if let Some(age_ms) = self.partition.retention.age_ms {
             self.arm(at_ms.saturating_add(age_ms));
@@ -226,10 +251,13 @@ impl Desk<'_, '_> {
     fn put_chunk(&mut self, chunk: Builder) {
         let head = *chunk.head();
         let packed = chunk.chunk();
-        self.partition.bytes += stored(&packed);
-        self.partition.chunk_bytes += stored(&packed);
+        let bytes = stored(&packed);
+        self.partition.bytes += bytes;
+        self.partition.chunk_bytes += bytes;
         self.turn.put(self.key(head.first), packed);
         let tenant = self.turn.tenant();
+        let chunk = Chunk { next: head.next(), last_ms: head.last_ms, bytes };
+        self.turn.put_new(chunk_key(tenant, self.id, self.number, head.first), row(&chunk));
         let index = index_key(tenant, self.id, self.number, head.last_ms, head.first);
         self.turn.put_new(index, row(&()));
     }
@@ -246,6 +274,21 @@ impl Desk<'_, '_> {
         self.partition.sweep = Some((set.deadline_ms, set.number));
     }
 
+    /// What there is to know of the first run. A chunk is not read for that.
+    fn front(&self) -> Front {
+        let start = self.partition.start;
+        let there = "a partition that is not empty has a first run";
+        if start < self.partition.loose_first {
+            let key = chunk_key(self.turn.tenant(), self.id, self.number, start);
+            let chunk = read(&self.turn.rows().get(&key).expect(there));
+            return Front { chunk, loose_bytes: None };
+        }
+        let row = self.turn.rows().get(&self.key(start)).expect(there);
+        let head = Run::decode(&row).head;
+        let chunk = Chunk { next: head.next(), last_ms: head.last_ms, bytes: stored(&row) };
+        Front { chunk, loose_bytes: Some(head.raw_bytes) }
+    }
+
     /// Drops what is too old or too much, and sees to it that this is done again in time.
     fn drop_front(&mut self) {
         let now_ms = self.turn.now_ms();
@@ -253,43 +296,44 @@ impl Desk<'_, '_> {
             if self.partition.start == self.partition.next {
                 return;
             }
-            let front = self.turn.rows().get(&self.key(self.partition.start));
-            let front = front.expect("a partition that is not empty has a first run");
-            let head = Run::decode(&front).head;
-            if !self.is_over(&head, stored(&front)) {
+            let front = self.front();
+            if !self.is_over(&front) {
                 if let Some(age_ms) = self.partition.retention.age_ms {
-                    let old_ms = head.last_ms.saturating_add(age_ms);
+                    let old_ms = front.chunk.last_ms.saturating_add(age_ms);
                     self.arm(old_ms.max(now_ms + SWEEP_EVERY_MS));
                 }
                 return;
             }
-            self.drop_run(&head, stored(&front));
+            self.drop_run(&front);
         }
-        self.arm(now_ms);
+        self.arm(now_ms + SWEEP_STEP_MS);
     }
 
-    fn is_over(&self, front: &Head, front_bytes: u64) -> bool {
+    fn is_over(&self, front: &Front) -> bool {
         let Retention { age_ms, bytes } = self.partition.retention;
-        let too_old =
-            age_ms.is_some_and(|age_ms| front.last_ms.saturating_add(age_ms) <= self.turn.now_ms());
+        let old_ms = |age_ms| front.chunk.last_ms.saturating_add(age_ms);
+        let too_old = age_ms.is_some_and(|age_ms| old_ms(age_ms) <= self.turn.now_ms());
         // Only chunks count, and go: what is loose will be smaller. The last one stays, however
         // little is to be kept.
-        let left = self.partition.chunk_bytes.saturating_sub(front_bytes);
-        too_old || front.packed && bytes.is_some_and(|bytes| left >= bytes.max(1))
+        let left = self.partition.chunk_bytes.saturating_sub(front.chunk.bytes);
+        let is_chunk = front.loose_bytes.is_none();
+        too_old || is_chunk && bytes.is_some_and(|bytes| left >= bytes.max(1))
     }
 
-    fn drop_run(&mut self, front: &Head, front_bytes: u64) {
-        self.turn.delete(&self.key(front.first));
-        self.partition.start = front.next();
-        self.partition.bytes -= front_bytes;
-        if front.packed {
-            self.partition.chunk_bytes -= front_bytes;
-            let (tenant, last_ms) = (self.turn.tenant(), front.last_ms);
-            self.turn.delete(&index_key(tenant, self.id, self.number, last_ms, front.first));
-        } else {
-            self.partition.loose_first = self.partition.start;
+    fn drop_run(&mut self, front: &Front) {
+        let (tenant, first) = (self.turn.tenant(), self.partition.start);
+        let Chunk { next, last_ms, bytes } = front.chunk;
+        self.turn.delete(&self.key(first));
+        self.partition.start = next;
+        self.partition.bytes -= bytes;
+        if let Some(loose_bytes) = front.loose_bytes {
+            self.partition.loose_first = next;
             self.partition.loose_rows -= 1;
-            self.partition.loose_bytes -= u64::from(front.raw_bytes);
+            self.partition.loose_bytes -= u64::from(loose_bytes);
+        } else {
+            self.partition.chunk_bytes -= bytes;
+            self.turn.delete(&chunk_key(tenant, self.id, self.number, first));
+            self.turn.delete(&index_key(tenant, self.id, self.number, last_ms, first));
         }
     }
 }

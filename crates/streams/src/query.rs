@@ -65,7 +65,7 @@ pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
 /// Reads the value of [`definition_row`].
 #[must_use]
 pub fn definition(value: &[u8]) -> Definition {
-    let Stream { id, version, created_ms, updated_ms, settings, groups } = read(value);
+    let Stream { id, version, created_ms, updated_ms, settings, groups, .. } = read(value);
     Definition { id, version, created_ms, updated_ms, settings, groups }
 }
 
@@ -127,7 +127,7 @@ impl PartitionInfo {
 }
 
 /// The key of the row and view that say what a partition holds, at the partition. Whoever waits for
-/// records waits for it. A partition without an append has none: it is as the default one.
+/// records waits for it. A partition without an append may have none: it is as the default one.
 #[must_use]
 pub fn partition_row(tenant: TenantId, id: StreamId, partition: u16) -> Vec<u8> {
     part_key(tenant, b'p', id, partition)

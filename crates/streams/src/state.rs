@@ -8,6 +8,7 @@
 //!   'o'   stream, group, partition            the next offset, as committed
 //!   'p'   stream, partition                   Partition: start, next, retention
 //!   'r'   stream, partition, first offset     run of records, loose or a chunk
+//!   'h'   stream, partition, first offset     Chunk: what there is to know to drop it
 //!   'i'   stream, partition, last time,       nothing: a chunk, to be found by time
 //!         first offset
 //!   'x'   stream, partition                   nothing: the stream is deleted
@@ -38,6 +39,8 @@ pub(crate) struct Stream {
     pub(crate) updated_ms: u64,
     pub(crate) settings: Settings,
     pub(crate) groups: u32,
+    /// No group that is gone has had a later epoch.
+    pub(crate) last_epoch: u64,
 }
 
 /// What a partition is.
@@ -65,10 +68,25 @@ pub(crate) struct Partition {
     pub(crate) sweep: Option<(u64, u64)>,
 }
 
+/// What is known of a chunk without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Chunk {
+    /// The offset after its last record.
+    pub(crate) next: u64,
+    /// When its last record came.
+    pub(crate) last_ms: u64,
+    /// As the tenant's quota counts it.
+    pub(crate) bytes: u64,
+}
+
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupRow {
+    /// Of a group that was made anew, later than any that the group of its name had before: a commit
+    /// that was long under way is not taken for one of its own.
     pub(crate) epoch: u64,
+    /// The epoch of the last seek; the first one when there was none.
+    pub(crate) sought: u64,
     pub(crate) created_ms: u64,
     /// Those of the stream when they were last dealt out.
     pub(crate) partitions: u16,
@@ -125,6 +143,12 @@ pub(crate) fn part_key(tenant: TenantId, kind: u8, id: StreamId, partition: u16)
 
 pub(crate) fn run_key(tenant: TenantId, id: StreamId, partition: u16, first: u64) -> Vec<u8> {
     let mut key = part_key(tenant, b'r', id, partition);
+    key.put_u64(first);
+    key
+}
+
+pub(crate) fn chunk_key(tenant: TenantId, id: StreamId, partition: u16, first: u64) -> Vec<u8> {
+    let mut key = part_key(tenant, b'h', id, partition);
     key.put_u64(first);
     key
 }

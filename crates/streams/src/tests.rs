@@ -154,6 +154,7 @@ impl Bench {
             bytes += stored;
         }
         assert_eq!(of_kind(b'i').len(), chunks, "each chunk is found by time");
+        assert_eq!(of_kind(b'h').len(), chunks, "each chunk can be dropped");
         let usage = self.rig.ground.usage()[&TENANT];
         let entities = of_kind(b'd').len() + of_kind(b'g').len();
         assert_eq!((usage.bytes, usage.entities), (bytes.cast_signed(), entities as i64));

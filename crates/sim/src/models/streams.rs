@@ -41,6 +41,8 @@ struct Stream {
     updated_ms: u64,
     settings: Settings,
     groups: Vec<Group>,
+    /// The latest that a deleted group had, or when the stream was made.
+    last_epoch: u64,
 }
 
 /// A partition: whose, of which stream, and which.
@@ -54,7 +56,6 @@ pub struct StreamsModel {
     partitions: Vec<Partition>,
     /// Partitions that were deleted, and until when they are remembered.
     gone: Vec<(PartitionName, u64)>,
-    groups_made: u64,
     now_ms: u64,
     /// To be looked at.
     touched: BTreeSet<PartitionName>,
@@ -68,7 +69,6 @@ impl StreamsModel {
             streams: Vec::new(),
             partitions: Vec::new(),
             gone: Vec::new(),
-            groups_made: 0,
             now_ms: 0,
             touched: BTreeSet::new(),
             touched_streams: BTreeSet::new(),
@@ -114,6 +114,7 @@ impl StreamsModel {
             updated_ms: self.now_ms,
             settings: create.settings,
             groups: Vec::new(),
+            last_epoch: self.now_ms,
         });
         Ok(Reply::Created { id, new: true })
     }
@@ -230,9 +231,7 @@ impl Model for StreamsModel {
             (1, 1, body) => {
                 let (id, number, version, retention): (StreamId, u16, u64, Retention) =
                     unpack("streams", body).map_err(unreadable)?;
-                if let Some(partition) = self.partition((tenant, id, number)) {
-                    partition.take_settings(version, retention);
-                }
+                self.take_settings((tenant, id, number), version, retention);
             }
             (2, 1, body) => {
                 let (id, number): (StreamId, u16) = unpack("streams", body).map_err(unreadable)?;

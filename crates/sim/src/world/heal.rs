@@ -5,6 +5,8 @@ use crate::subject::Difference;
 
 /// Rounds in which everything must be done.
 const ROUNDS_MAX: u64 = 300;
+/// A machine that goes on with something later does so within this time.
+const STEP_MS: u64 = 10;
 
 impl World {
     /// Heals, then lets years pass, so that every deadline comes, and heals again.
@@ -24,11 +26,26 @@ impl World {
             self.common.note(format!("{days} days pass"));
             self.settle()?;
         }
+        self.finish_steps()?;
         for at in 0..self.seats.len() {
             self.seats[at].check_healed(&self.common)?;
             self.seats[at].compare_replays(&mut self.common)?;
         }
         Ok(())
+    }
+
+    /// What is much is done in steps, each a moment after the one before: these moments pass, too.
+    fn finish_steps(&mut self) -> Result<(), Difference> {
+        for _ in 0..ROUNDS_MAX {
+            let soon_ms = self.common.clock_ms + STEP_MS;
+            let mut live = self.seats.iter().filter_map(|seat| seat.live.as_ref());
+            if !live.any(|live| live.shard.wants_pulse(soon_ms)) {
+                return Ok(());
+            }
+            self.common.clock_ms = soon_ms;
+            self.settle()?;
+        }
+        Err(format!("a next step is still to come after {ROUNDS_MAX}"))
     }
 
     fn settle(&mut self) -> Result<(), Difference> {

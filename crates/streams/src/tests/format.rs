@@ -5,7 +5,7 @@ use kernel::Unreadable;
 
 use super::*;
 use crate::command::{NewSettings, Post};
-use crate::state::{Alarm, GroupRow, Seen, Stream, row};
+use crate::state::{Alarm, Chunk, GroupRow, Seen, Stream, row};
 
 const ID: StreamId = StreamId { shard: 2, number: 300 };
 const KEPT: Retention = Retention { age_ms: Some(1000), bytes: None };
@@ -124,8 +124,16 @@ fn letters_and_timers_have_their_bytes() {
 #[test]
 fn rows_have_their_bytes() {
     let settings = Settings { partitions: 300, retention: KEPT };
-    let stream = Stream { id: ID, version: 2, created_ms: 3, updated_ms: 4, settings, groups: 5 };
-    check(&row(&stream), expect!["0102ac02020304ac0201e8070005"]);
+    let stream = Stream {
+        id: ID,
+        version: 2,
+        created_ms: 3,
+        updated_ms: 4,
+        settings,
+        groups: 5,
+        last_epoch: 6,
+    };
+    check(&row(&stream), expect!["0102ac02020304ac0201e807000506"]);
     let partition = Partition {
         version: 1,
         retention: KEPT,
@@ -140,14 +148,16 @@ fn rows_have_their_bytes() {
         sweep: Some((9, 10)),
     };
     check(&row(&partition), expect!["010101e807000203040b0506070801090a"]);
+    check(&row(&Chunk { next: 300, last_ms: 2, bytes: 3 }), expect!["01ac020203"]);
     let group = GroupRow {
         epoch: 1,
+        sought: 8,
         created_ms: 2,
         partitions: 3,
         owners: BTreeMap::from([("m".to_owned(), vec![(4, 5)])]),
         watch: Some((6, 7)),
     };
-    check(&row(&group), expect!["0101020301016d010405010607"]);
+    check(&row(&group), expect!["010108020301016d010405010607"]);
     check(&row(&Seen { session_ms: 1, seen_ms: 300 }), expect!["0101ac02"]);
 }
 
@@ -190,6 +200,10 @@ fn keys_have_their_bytes() {
     check(
         &crate::state::run_key(TENANT, ID, 5, 6),
         expect!["000572000000070002000000000000012c00050000000000000006"],
+    );
+    check(
+        &crate::state::chunk_key(TENANT, ID, 5, 6),
+        expect!["000568000000070002000000000000012c00050000000000000006"],
     );
     check(
         &crate::state::index_key(TENANT, ID, 5, 7, 6),

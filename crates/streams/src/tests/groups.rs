@@ -5,6 +5,11 @@ use super::*;
 const READERS: &str = "readers";
 const SESSION_MS: u64 = 30_000;
 
+/// The epochs of a group that was made at the start of the test, counted from one.
+fn epoch(number: u64) -> u64 {
+    START_MS + number
+}
+
 impl Bench {
     fn try_join(&mut self, member: &str) -> Reply {
         self.join_from(READERS, member, &[])
@@ -87,18 +92,18 @@ fn stale(epoch: u64) -> Reply {
 fn members_share_the_partitions_and_as_few_as_can_be_move() {
     let mut bench = bench(5);
     let ann = bench.join("ann");
-    assert_eq!((ann.epoch, partitions(&ann)), (1, vec![0, 1, 2, 3, 4]));
+    assert_eq!((ann.epoch, partitions(&ann)), (epoch(1), vec![0, 1, 2, 3, 4]));
     let bob = bench.join("bob");
-    assert_eq!((bob.epoch, partitions(&bob)), (2, vec![3, 4]));
+    assert_eq!((bob.epoch, partitions(&bob)), (epoch(2), vec![3, 4]));
     let ann = bench.join("ann");
-    assert_eq!((ann.epoch, partitions(&ann)), (2, vec![0, 1, 2]));
+    assert_eq!((ann.epoch, partitions(&ann)), (epoch(2), vec![0, 1, 2]));
     let since = |standing: &Standing| standing.owned.iter().map(|o| o.since).collect::<Vec<_>>();
-    assert_eq!((since(&ann), since(&bob)), (vec![1, 1, 1], vec![2, 2]));
+    assert_eq!((since(&ann), since(&bob)), (vec![epoch(1); 3], vec![epoch(2); 2]));
     bench.join("cid");
     bench.leave("ann");
     let owners = bench.group().owners;
-    assert_eq!(owners["bob"], [(0, 4), (3, 2), (4, 2)]);
-    assert_eq!(owners["cid"], [(1, 4), (2, 3)]);
+    assert_eq!(owners["bob"], [(0, epoch(4)), (3, epoch(2)), (4, epoch(2))]);
+    assert_eq!(owners["cid"], [(1, epoch(4)), (2, epoch(3))]);
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn a_member_too_many_has_nothing_to_do_and_takes_over_when_another_is_gone() {
     assert_eq!(bench.leave("ann"), Reply::Left);
     assert_eq!(bench.leave("ann"), Reply::Left);
     let bob = bench.join("bob");
-    assert_eq!((bob.epoch, partitions(&bob)), (3, vec![0]));
+    assert_eq!((bob.epoch, partitions(&bob)), (epoch(3), vec![0]));
 }
 
 #[test]
@@ -122,48 +127,48 @@ fn a_member_who_is_not_heard_of_is_lost_and_one_who_is_stays() {
         bench.join("ann");
     }
     assert_eq!(partitions(&bench.join("ann")), [0, 1]);
-    assert_eq!(bench.commit("bob", 2, &[(1, 1)]), stale(3));
+    assert_eq!(bench.commit("bob", epoch(2), &[(1, 1)]), stale(epoch(3)));
     bench.advance(SESSION_MS - 1);
     assert_eq!(bench.group().owners.len(), 1);
     bench.advance(1);
-    assert_eq!((bench.group().owners.len(), bench.group().epoch), (0, 4));
+    assert_eq!((bench.group().owners.len(), bench.group().epoch), (0, epoch(4)));
     assert_eq!(bench.rig.ground.timers.in_memory(), 0);
     // The group stays, and the next member goes on where it was.
-    assert_eq!(bench.join("ann").epoch, 5);
+    assert_eq!(bench.join("ann").epoch, epoch(5));
 }
 
 #[test]
 fn the_owner_commits_and_a_stale_member_is_refused() {
     let mut bench = bench(2);
     bench.join("ann");
-    assert_eq!(bench.commit("ann", 1, &[(0, 5), (1, 7)]), done(&[(0, 5), (1, 7)]));
+    assert_eq!(bench.commit("ann", epoch(1), &[(0, 5), (1, 7)]), done(&[(0, 5), (1, 7)]));
     bench.join("bob");
     // Partition 0 stayed with ann, and so do her older commits of it; partition 1 moved.
-    assert_eq!(bench.commit("ann", 1, &[(0, 6)]), done(&[(0, 6)]));
-    assert_eq!(bench.commit("ann", 1, &[(1, 8)]), stale(2));
-    assert_eq!(bench.commit("ann", 2, &[(1, 8)]), stale(2));
-    assert_eq!(bench.commit("bob", 1, &[(1, 8)]), stale(2));
-    assert_eq!(bench.commit("bob", 3, &[(1, 8)]), stale(2));
-    assert_eq!(bench.commit("cid", 2, &[(1, 8)]), stale(2));
-    assert_eq!(bench.commit("cid", 2, &[]), stale(2));
+    assert_eq!(bench.commit("ann", epoch(1), &[(0, 6)]), done(&[(0, 6)]));
+    assert_eq!(bench.commit("ann", epoch(1), &[(1, 8)]), stale(epoch(2)));
+    assert_eq!(bench.commit("ann", epoch(2), &[(1, 8)]), stale(epoch(2)));
+    assert_eq!(bench.commit("bob", epoch(1), &[(1, 8)]), stale(epoch(2)));
+    assert_eq!(bench.commit("bob", epoch(3), &[(1, 8)]), stale(epoch(2)));
+    assert_eq!(bench.commit("cid", epoch(2), &[(1, 8)]), stale(epoch(2)));
+    assert_eq!(bench.commit("cid", epoch(2), &[]), stale(epoch(2)));
     // All of it or nothing.
-    assert_eq!(bench.commit("bob", 2, &[(0, 9), (1, 9)]), stale(2));
+    assert_eq!(bench.commit("bob", epoch(2), &[(0, 9), (1, 9)]), stale(epoch(2)));
     assert_eq!(bench.committed(), [(0, 6), (1, 7)]);
-    assert_eq!(bench.commit("bob", 2, &[(1, 8)]), done(&[(1, 8)]));
-    assert_eq!(bench.commit("bob", 2, &[(2, 8)]), Reply::Refused(Refusal::NoPartition));
+    assert_eq!(bench.commit("bob", epoch(2), &[(1, 8)]), done(&[(1, 8)]));
+    assert_eq!(bench.commit("bob", epoch(2), &[(2, 8)]), Reply::Refused(Refusal::NoPartition));
     // Having left and come back, a member owns anew.
     bench.leave("bob");
     bench.leave("ann");
     bench.join("ann");
-    assert_eq!(bench.commit("ann", 2, &[(0, 9)]), stale(5));
+    assert_eq!(bench.commit("ann", epoch(2), &[(0, 9)]), stale(epoch(5)));
 }
 
 #[test]
 fn a_commit_that_is_behind_changes_nothing() {
     let mut bench = bench(1);
     bench.join("ann");
-    bench.commit("ann", 1, &[(0, 5)]);
-    assert_eq!(bench.commit("ann", 1, &[(0, 3)]), done(&[(0, 5)]));
+    bench.commit("ann", epoch(1), &[(0, 5)]);
+    assert_eq!(bench.commit("ann", epoch(1), &[(0, 3)]), done(&[(0, 5)]));
     assert_eq!(bench.committed(), [(0, 5)]);
 }
 
@@ -173,31 +178,53 @@ fn who_names_no_member_is_not_asked_and_who_names_no_epoch_must_own_it_now() {
     bench.join("ann");
     bench.join("bob");
     assert_eq!(bench.commit_as(None, None, &[(0, 1), (1, 1)]), done(&[(0, 1), (1, 1)]));
-    assert_eq!(bench.commit_as(None, Some(1), &[(0, 2)]), done(&[(0, 2)]));
-    assert_eq!(bench.commit_as(None, Some(1), &[(1, 2)]), stale(2));
+    assert_eq!(bench.commit_as(None, Some(epoch(1)), &[(0, 2)]), done(&[(0, 2)]));
+    assert_eq!(bench.commit_as(None, Some(epoch(1)), &[(1, 2)]), stale(epoch(2)));
     assert_eq!(bench.commit_as(Some("bob"), None, &[(1, 2)]), done(&[(1, 2)]));
-    assert_eq!(bench.commit_as(Some("bob"), None, &[(0, 3)]), stale(2));
+    assert_eq!(bench.commit_as(Some("bob"), None, &[(0, 3)]), stale(epoch(2)));
 }
 
 #[test]
 fn a_seek_moves_the_group_and_makes_earlier_commits_stale() {
     let mut bench = bench(2);
     bench.join("ann");
-    bench.commit("ann", 1, &[(0, 5), (1, 5)]);
-    assert_eq!(bench.seek(&[(0, 2)]), Reply::Sought { epoch: 2 });
+    bench.commit("ann", epoch(1), &[(0, 5), (1, 5)]);
+    assert_eq!(bench.seek(&[(0, 2)]), Reply::Sought { epoch: epoch(2) });
     assert_eq!(bench.committed(), [(0, 2), (1, 5)]);
-    assert_eq!(bench.commit("ann", 1, &[(0, 6)]), stale(2));
-    assert_eq!(bench.commit("ann", 1, &[(1, 6)]), done(&[(1, 6)]));
-    assert_eq!(bench.commit("ann", 2, &[(0, 3)]), done(&[(0, 3)]));
+    assert_eq!(bench.commit("ann", epoch(1), &[(0, 6)]), stale(epoch(2)));
+    assert_eq!(bench.commit("ann", epoch(1), &[(1, 6)]), done(&[(1, 6)]));
+    assert_eq!(bench.commit("ann", epoch(2), &[(0, 3)]), done(&[(0, 3)]));
     assert_eq!(bench.seek(&[(2, 2)]), Reply::Refused(Refusal::NoPartition));
     let key = group_row(TENANT, bench.definition().id, READERS);
     assert!(wakes(&key) && bench.rig.views.contains_key(key.as_slice()));
 }
 
 #[test]
+fn where_nobody_is_owner_a_commit_of_before_a_seek_or_of_another_group_is_stale() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.leave("ann");
+    // Nothing was sought yet.
+    assert_eq!(bench.commit_as(None, Some(epoch(1)), &[(0, 5)]), done(&[(0, 5)]));
+    assert_eq!(bench.seek(&[(0, 2)]), Reply::Sought { epoch: epoch(3) });
+    for before in [0, epoch(1), epoch(2)] {
+        assert_eq!(bench.commit_as(None, Some(before), &[(0, 6)]), stale(epoch(3)));
+    }
+    assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 3)]), done(&[(0, 3)]));
+    assert_eq!(bench.commit_as(None, None, &[(0, 4)]), done(&[(0, 4)]));
+    // A group of that name that is made later knows nothing of this one.
+    let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
+    assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
+    bench.join("ann");
+    bench.leave("ann");
+    assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 6)]), stale(epoch(5)));
+    assert_eq!(bench.commit_as(None, Some(epoch(4)), &[(0, 1)]), done(&[(0, 1)]));
+}
+
+#[test]
 fn a_seek_makes_a_group_that_is_not_there_and_the_first_to_join_says_where_it_starts() {
     let mut bench = bench(2);
-    assert_eq!(bench.seek(&[(1, 4)]), Reply::Sought { epoch: 1 });
+    assert_eq!(bench.seek(&[(1, 4)]), Reply::Sought { epoch: epoch(1) });
     let started = bench.join("ann").owned;
     assert_eq!(started.iter().map(|o| o.committed).collect::<Vec<_>>(), [None, Some(4)]);
     let Reply::Joined(first) = bench.join_from("others", "ann", &[(0, 3)]) else { panic!() };
@@ -224,10 +251,10 @@ fn who_was_heard_of_lately_need_not_join_again() {
     bench.join("ann");
     // What others do shows at once.
     bench.join("bob");
-    bench.commit("ann", 2, &[(0, 1)]);
+    bench.commit("ann", epoch(2), &[(0, 1)]);
     let standing = bench.standing("ann").expect("heard of lately");
-    let owned = Owned { partition: 0, since: 1, committed: Some(1) };
-    assert_eq!((standing.epoch, standing.owned), (2, vec![owned]));
+    let owned = Owned { partition: 0, since: epoch(1), committed: Some(1) };
+    assert_eq!((standing.epoch, standing.owned), (epoch(2), vec![owned]));
     bench.leave("ann");
     assert_eq!(bench.standing("ann"), None);
 }
@@ -240,9 +267,9 @@ fn new_partitions_are_dealt_out_when_a_member_is_next_heard_of() {
     bench.update(settings(5));
     assert_eq!(bench.standing("ann"), None, "there is something new to do");
     let ann = bench.join("ann");
-    assert_eq!((ann.epoch, partitions(&ann)), (3, vec![0, 2, 3]));
+    assert_eq!((ann.epoch, partitions(&ann)), (epoch(3), vec![0, 2, 3]));
     let bob = bench.standing("bob").expect("heard of lately");
-    assert_eq!((bob.epoch, partitions(&bob)), (3, vec![1, 4]));
+    assert_eq!((bob.epoch, partitions(&bob)), (epoch(3), vec![1, 4]));
 }
 
 #[test]
@@ -251,9 +278,9 @@ fn groups_go_when_nobody_is_in_them_and_with_their_stream() {
     let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
     assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::NoGroup));
     assert_eq!(bench.leave("ann"), Reply::Refused(Refusal::NoGroup));
-    assert_eq!(bench.commit("ann", 1, &[]), Reply::Refused(Refusal::NoGroup));
+    assert_eq!(bench.commit("ann", epoch(1), &[]), Reply::Refused(Refusal::NoGroup));
     bench.join("ann");
-    bench.commit("ann", 1, &[(0, 5)]);
+    bench.commit("ann", epoch(1), &[(0, 5)]);
     assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::GroupInUse));
     bench.leave("ann");
     assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
@@ -264,8 +291,35 @@ fn groups_go_when_nobody_is_in_them_and_with_their_stream() {
     assert_eq!(bench.try_join("ann"), Reply::Refused(Refusal::NoStream));
     assert_eq!(bench.seek(&[]), Reply::Refused(Refusal::NoStream));
     assert_eq!(bench.leave("ann"), Reply::Refused(Refusal::NoStream));
-    assert_eq!(bench.commit("ann", 1, &[]), Reply::Refused(Refusal::NoStream));
+    assert_eq!(bench.commit("ann", epoch(1), &[]), Reply::Refused(Refusal::NoStream));
     assert_eq!(bench.apply(&delete), Reply::Refused(Refusal::NoStream));
+}
+
+#[test]
+fn a_commit_of_a_group_that_was_deleted_does_nothing_to_one_of_its_name() {
+    let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
+    for later_ms in [0, 1, SESSION_MS] {
+        let mut bench = bench(1);
+        // More epochs than milliseconds.
+        for _ in 0..5 {
+            bench.join("ann");
+            bench.leave("ann");
+        }
+        let old = bench.join("ann");
+        bench.leave("ann");
+        bench.advance(later_ms);
+        assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
+        let new = bench.join("ann");
+        assert!(new.epoch > old.epoch + 1, "{new:?} after {old:?}");
+        assert_eq!(bench.commit("ann", old.epoch, &[(0, 9)]), stale(new.epoch));
+        assert_eq!(bench.commit("ann", new.epoch, &[(0, 2)]), done(&[(0, 2)]));
+        // Nor does one of a stream that was deleted.
+        bench.advance(SESSION_MS);
+        bench.delete();
+        bench.create(CLICKS, settings(1));
+        let newer = bench.join("ann");
+        assert_eq!(bench.commit("ann", new.epoch, &[(0, 9)]), stale(newer.epoch));
+    }
 }
 
 #[test]
@@ -288,5 +342,5 @@ fn there_are_no_more_groups_and_members_than_may_be() {
     }
     assert_eq!(join(&mut bench, "more", "ann"), Reply::Refused(Refusal::Groups));
     bench.check();
-    assert_eq!(bench.seek(&[(0, 1)]), Reply::Sought { epoch: 1001 });
+    assert_eq!(bench.seek(&[(0, 1)]), Reply::Sought { epoch: epoch(1001) });
 }

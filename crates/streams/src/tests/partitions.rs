@@ -1,6 +1,8 @@
 //! Appends, chunks, reading, and the end of what is old.
 
 use super::*;
+use crate::partition::{LOOSE_ROWS_MAX, SWEEP_MAX, SWEEP_STEP_MS};
+use crate::state::run_key;
 
 fn number(number: u64) -> NewRecord {
     record(number.to_string())
@@ -130,13 +132,44 @@ fn old_records_are_dropped_and_those_of_a_chunk_when_the_youngest_is_too_old() {
 }
 
 #[test]
-fn a_timer_drops_no_more_than_its_share_and_comes_again_at_once() {
+fn a_timer_drops_no_more_than_its_share_and_comes_again_soon() {
     let mut bench = bench(1);
     for n in 0..200 {
         bench.append(vec![number(n)]);
     }
     bench.advance(HOUR_MS);
+    for dropped in (SWEEP_MAX as u64..).step_by(SWEEP_MAX).take_while(|dropped| *dropped < 200) {
+        assert_eq!(bench.ends(), (dropped, 200));
+        bench.advance(SWEEP_STEP_MS - 1);
+        assert_eq!(bench.ends(), (dropped, 200));
+        bench.advance(1);
+    }
     assert_eq!((bench.ends(), bench.runs()), ((200, 200), (0, 0)));
+}
+
+#[test]
+fn a_chunk_is_dropped_without_being_read() {
+    let by_age = Retention { age_ms: Some(HOUR_MS), bytes: None };
+    let by_bytes = Retention { age_ms: None, bytes: Some(0) };
+    for retention in [by_age, by_bytes] {
+        let mut bench = kept(1, retention);
+        let id = bench.definition().id;
+        for n in 0..LOOSE_ROWS_MAX as u64 {
+            bench.append(vec![number(n)]);
+        }
+        assert_eq!(bench.runs(), (1, 0));
+        // Whoever looks at it now does not come back.
+        bench.rig.rows.put(run_key(TENANT, id, 0, 0), Bytes::from_static(b"unreadable"));
+        for n in 0..LOOSE_ROWS_MAX as u64 {
+            let (version, records) = (1, vec![number(n)]);
+            let append = Append { id, partition: 0, version, retention, records };
+            bench.rig.apply(TENANT, &Command::Append(append).encode()).expect("readable");
+        }
+        bench.rig.advance(HOUR_MS);
+        let kept = if retention == by_age { (512, 512) } else { (256, 512) };
+        assert_eq!(bench.ends(), kept);
+        bench.check();
+    }
 }
 
 #[test]
@@ -190,6 +223,29 @@ fn a_shorter_retention_is_in_force_at_once_even_where_nobody_appends() {
     bench.apply(&Command::Append(Append { id, partition: 0, version, retention, records }));
     bench.advance(6_000);
     assert_eq!((bench.ends(), bench.info(id, 0).version), ((3, 3), 9));
+}
+
+#[test]
+fn new_settings_hold_where_nothing_was_appended_yet() {
+    let mut bench = bench(2);
+    let id = bench.definition().id;
+    let old = settings(2).retention;
+    let short = Retention { age_ms: Some(30_000), bytes: None };
+    bench.update(Settings { partitions: 2, retention: short });
+    // Whoever looked the stream up before appends now.
+    for partition in 0..2 {
+        let (version, retention, records) = (1, old, vec![number(0)]);
+        bench.apply(&Command::Append(Append { id, partition, version, retention, records }));
+        let info = bench.info(id, partition);
+        assert_eq!((info.version, info.retention, info.next), (2, short, 1));
+    }
+    bench.advance(31_000);
+    assert_eq!(bench.ends(), (1, 1));
+    // A partition that is open and empty goes with its stream.
+    bench.update(Settings { partitions: 2, retention: old });
+    bench.delete();
+    bench.advance(2 * GONE_KEPT_MS);
+    assert_eq!(bench.rig.rows.scan(&Scan::prefix(&MACHINE.0.to_be_bytes())), []);
 }
 
 #[test]

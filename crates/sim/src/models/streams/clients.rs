@@ -35,6 +35,8 @@ pub struct StreamsSubject {
     /// A run of large records for one partition, so that there are chunks: the simulated log takes
     /// only small commands, and a chunk is some twenty of the largest.
     heavy: bool,
+    /// A run in which one group is often deleted, and made anew.
+    restless: bool,
     /// Makes each record another one.
     records: u64,
 }
@@ -55,8 +57,9 @@ impl StreamsSubject {
     fn name(&mut self, random: &mut Random) -> Name {
         if self.busy.is_empty() {
             self.heavy = random.chance(400);
+            self.restless = !self.heavy && random.chance(300);
         }
-        while self.busy.len() < if self.heavy { 1 } else { 3 } {
+        while self.busy.len() < if self.heavy || self.restless { 1 } else { 3 } {
             let tenant = random.pick(&[TENANTS[0], TENANTS[0], TENANTS[1]]);
             self.busy.push((tenant, random.pick(&NAMES).to_owned()));
         }
@@ -138,7 +141,7 @@ impl StreamsSubject {
 
     fn of_home(&self, random: &mut Random, name: &Name, known: Option<&Known>) -> Command {
         let stream = name.1.clone();
-        let group = random.pick(&GROUPS).to_owned();
+        let group = if self.restless { GROUPS[0] } else { random.pick(&GROUPS) }.to_owned();
         let member = random.pick(&MEMBERS).to_owned();
         let version = known.map_or(1, |known| known.version);
         match random.below(100) {
@@ -146,10 +149,14 @@ impl StreamsSubject {
                 stream,
                 group,
                 member,
-                session_ms: random.pick(&[1, 300, 3_000, 3_000, 30_000]),
+                session_ms: match self.restless {
+                    true => random.pick(&[1, 100, 300]),
+                    false => random.pick(&[1, 300, 3_000, 3_000, 30_000]),
+                },
                 start: if random.chance(200) { offsets(random) } else { BTreeMap::new() },
             }),
             45..75 => self.commit(random, name),
+            75..85 if self.restless => Command::DeleteGroup { stream, group },
             75..82 => Command::Leave { stream, group, member },
             82..88 => Command::Seek(Seek { stream, group, offsets: offsets(random) }),
             88..91 => Command::DeleteGroup { stream, group },

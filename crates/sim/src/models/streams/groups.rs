@@ -22,10 +22,10 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Of all groups that were ever made here, which.
-    made: u64,
     pub(super) created_ms: u64,
     pub(super) epoch: u64,
+    /// No commit of an epoch before this one counts where nobody is owner.
+    sought: u64,
     pub(super) members: Vec<Member>,
     /// The owner of each partition, and since which epoch; none while there are no members.
     pub(super) owners: Vec<Option<(String, u64)>>,
@@ -102,7 +102,7 @@ impl Group {
         let may = |partition: &u16| {
             let owner = self.owners.get(usize::from(*partition)).and_then(Option::as_ref);
             match (&commit.member, owner) {
-                (None, None) => true,
+                (None, None) => in_time(self.sought),
                 (None, Some((_, since))) => in_time(*since),
                 (Some(_), None) => false,
                 (Some(member), Some((owner, since))) => member == owner && in_time(*since),
@@ -130,12 +130,12 @@ impl StreamsModel {
         if stream.groups.len() >= GROUPS_MAX as usize {
             return Err(Reply::Refused(Refusal::Groups));
         }
-        self.groups_made += 1;
+        let epoch = self.now_ms.max(stream.last_epoch);
         stream.groups.push(Group {
             name: name.to_owned(),
-            made: self.groups_made,
             created_ms: self.now_ms,
-            epoch: 0,
+            epoch,
+            sought: epoch + 1,
             members: Vec::new(),
             owners: vec![None; usize::from(stream.settings.partitions)],
             offsets: BTreeMap::new(),
@@ -219,7 +219,7 @@ impl StreamsModel {
         if !group.may_commit(commit) {
             return Ok(Reply::Refused(Refusal::StaleMember { epoch: group.epoch }));
         }
-        self.ledger.borrow_mut().committed(stream.id, group.made, commit)?;
+        self.ledger.borrow_mut().committed(stream.id, commit)?;
         let mut now = BTreeMap::new();
         for (partition, offset) in &commit.offsets {
             let known = group.offsets.get(partition).copied().unwrap_or(0);
@@ -239,6 +239,7 @@ impl StreamsModel {
         };
         let group = &mut self.streams[at].groups[place];
         group.epoch += 1;
+        group.sought = group.epoch;
         for (partition, offset) in &seek.offsets {
             group.offsets.insert(*partition, *offset);
             if let Some(Some((_, since))) = group.owners.get_mut(usize::from(*partition)) {
@@ -250,11 +251,12 @@ impl StreamsModel {
 
     fn delete_group(&mut self, at: usize, group: &str) -> Result<Reply, Reply> {
         let place = self.group(at, group)?;
-        let groups = &mut self.streams[at].groups;
-        if !groups[place].members.is_empty() {
+        let stream = &mut self.streams[at];
+        if !stream.groups[place].members.is_empty() {
             return Err(Reply::Refused(Refusal::GroupInUse));
         }
-        groups.remove(place);
+        let group = stream.groups.remove(place);
+        stream.last_epoch = stream.last_epoch.max(group.epoch);
         Ok(Reply::GroupDeleted)
     }
 }

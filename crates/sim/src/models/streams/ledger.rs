@@ -40,7 +40,7 @@ pub(super) struct Ledger {
     pub(super) reopened: BTreeSet<StreamId>,
     pub(super) heard: Vec<Heard>,
     /// Who has committed a partition in an epoch.
-    commits: BTreeMap<(StreamId, String, u64, u16, u64), String>,
+    commits: BTreeMap<(StreamId, String, u16, u64), String>,
 }
 
 impl Ledger {
@@ -71,17 +71,12 @@ impl Ledger {
         self.streams.iter().any(|(name, known)| name.0 == tenant && known.id == id)
     }
 
-    /// In one epoch no two members commit the same partition. A group that was made anew has other
-    /// epochs.
-    pub(super) fn committed(
-        &mut self,
-        id: StreamId,
-        made: u64,
-        commit: &Commit,
-    ) -> Result<(), Difference> {
+    /// In one epoch no two members commit the same partition, even if their group was deleted and
+    /// made anew between.
+    pub(super) fn committed(&mut self, id: StreamId, commit: &Commit) -> Result<(), Difference> {
         let (Some(member), Some(epoch)) = (&commit.member, commit.epoch) else { return Ok(()) };
         for partition in commit.offsets.keys() {
-            let key = (id, commit.group.clone(), made, *partition, epoch);
+            let key = (id, commit.group.clone(), *partition, epoch);
             let first = self.commits.entry(key).or_insert_with(|| member.clone());
             same("who commits a partition in an epoch", &*first, member)?;
         }

@@ -14,7 +14,7 @@ const MANY: (usize, usize) = (usize::MAX, usize::MAX);
 /// What a row of records costs besides its value.
 const ROW_BYTES: u64 = 64;
 /// Kinds of rows that belong to a stream by its id.
-const KINDS: [u8; 7] = *b"gmoprix";
+const KINDS: [u8; 8] = *b"gmoprhix";
 
 impl StreamsModel {
     pub(super) fn look(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
@@ -116,7 +116,7 @@ fn look_at_stream(
     stream: &Stream,
     found: Option<&Definition>,
 ) -> Result<(), Difference> {
-    let Stream { name, id, version, created_ms, updated_ms, settings, groups } = stream;
+    let Stream { name, id, version, created_ms, updated_ms, settings, groups, .. } = stream;
     let definition = Definition {
         id: *id,
         version: *version,

@@ -24,6 +24,19 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 impl Partition {
+    fn new(name: PartitionName, version: u64, retention: Retention) -> Partition {
+        Partition {
+            name,
+            version,
+            retention,
+            next: 0,
+            last_ms: 0,
+            records: Vec::new(),
+            age_ms: retention.age_ms,
+            bytes: retention.bytes,
+        }
+    }
+
     pub(super) fn take_settings(&mut self, version: u64, retention: Retention) {
         if version > self.version {
             (self.version, self.retention) = (version, retention);
@@ -39,6 +52,20 @@ impl Partition {
 }
 
 impl StreamsModel {
+    /// Settings by letter; they open a partition that was not open.
+    pub(super) fn take_settings(
+        &mut self,
+        name: PartitionName,
+        version: u64,
+        retention: Retention,
+    ) {
+        if let Some(partition) = self.partition(name) {
+            partition.take_settings(version, retention);
+        } else if !self.gone.iter().any(|(gone, _)| *gone == name) {
+            self.partitions.push(Partition::new(name, version, retention));
+        }
+    }
+
     pub(super) fn append(&mut self, tenant: TenantId, append: Append) -> Reply {
         if append.records.len() > APPEND_RECORDS_MAX {
             return Reply::Refused(Refusal::TooMany);
@@ -53,16 +80,7 @@ impl StreamsModel {
             if !ledger.is_live(tenant, id) {
                 ledger.reopened.insert(id);
             }
-            self.partitions.push(Partition {
-                name,
-                version,
-                retention,
-                next: 0,
-                last_ms: 0,
-                records: Vec::new(),
-                age_ms: retention.age_ms,
-                bytes: retention.bytes,
-            });
+            self.partitions.push(Partition::new(name, version, retention));
         }
         let partition = self.partition(name).expect("made above");
         partition.take_settings(version, retention);
