@@ -8,6 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http_edge::limits::Limits;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::harness::{Answer, HANG, Server};
 
@@ -53,6 +55,21 @@ impl Server {
 
     async fn ack(&self, queue: &str, message: &Value) {
         assert_eq!(self.settle(queue, message, "ack", json!({})).await.status, 204);
+    }
+
+    /// The head of a request. The server has seen it, and waits for its body.
+    async fn begin(&self, path: &str, bytes: usize) -> TcpStream {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             content-length: {bytes}\r\nexpect: 100-continue\r\n\r\n"
+        );
+        let mut stream = self.connect().await;
+        stream.write_all(head.as_bytes()).await.expect("it is read");
+        let mut go_on = [0; 25];
+        let read = stream.read_exact(&mut go_on);
+        tokio::time::timeout(HANG, read).await.expect("in time").expect("it wants the body");
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
     }
 
     async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
@@ -324,14 +341,9 @@ async fn large_requests_and_answers_share_a_bound_of_memory() {
     let (server, _) = Server::start_product_with(1, change).await;
     server.large("jobs").await;
     let path = "/v1/queues/jobs/messages";
-    // Half of a body, which is waited for.
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{{",
-        2 << 20
-    );
-    let mut slow = server.connect().await;
-    tokio::io::AsyncWriteExt::write_all(&mut slow, head.as_bytes()).await.expect("it is read");
+    // Nearly all of a body, which is waited for.
+    let mut slow = server.begin(path, 2 << 20).await;
+    slow.write_all(text(7 << 18).as_bytes()).await.expect("it is read");
     let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
     let refused = async {
         loop {
@@ -349,5 +361,47 @@ async fn large_requests_and_answers_share_a_bound_of_memory() {
     drop(slow);
     let taken = async { while server.post(path, &large).await.status != 202 {} };
     tokio::time::timeout(HANG, taken).await.expect("there is room again");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_only_announced_takes_no_room() {
+    let change = |edge: &mut http_edge::Edge| edge.limits.large_bytes_max = 3 << 20;
+    let (server, _) = Server::start_product_with(1, change).await;
+    server.large("jobs").await;
+    let path = "/v1/queues/jobs/messages";
+    let slow = [server.begin(path, 3 << 20).await, server.begin(path, 3 << 20).await];
+    let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
+    assert_eq!(server.post(path, &large).await.status, 202);
+    drop(slow);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_body_of_a_stranger_is_refused_before_it_is_read() {
+    let (server, _) = Server::start_product_with(1, |edge| edge.dev = false).await;
+    let stranger = format!(
+        "authorization: AWS4-HMAC-SHA256 \
+         Credential=nobody/20260101/us-east-1/sqs/aws4_request, \
+         SignedHeaders=host;x-amz-date;x-amz-target, Signature={}\r\n\
+         x-amz-date: 20260101T000000Z\r\n",
+        "0".repeat(64)
+    );
+    for (length, signed, code) in [
+        ("content-length: 1048577", "", "MissingAuthenticationToken"),
+        ("transfer-encoding: chunked", "", "MissingAuthenticationToken"),
+        ("content-length: 1048577", &stranger, "UnrecognizedClientException"),
+    ] {
+        let answer = server
+            .raw(format!(
+                "POST /sqs HTTP/1.1\r\nhost: x\r\n{length}\r\n{signed}\
+                 content-type: application/x-amz-json-1.0\r\n\
+                 x-amz-target: AmazonSQS.SendMessage\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(answer.status, 403, "{answer:?}");
+        assert!(answer.body.contains(code), "{answer:?}");
+        assert!(answer.head.contains("connection: close"), "{answer:?}");
+    }
     server.stop().await;
 }
