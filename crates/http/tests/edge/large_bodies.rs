@@ -72,6 +72,13 @@ impl Server {
         stream
     }
 
+    /// Most of a large body: more than sockets hold, so the server has read enough to be full.
+    async fn fill_room(&self, path: &str) -> TcpStream {
+        let mut slow = self.begin(path, 31 << 20).await;
+        slow.write_all(text(30 << 20).as_bytes()).await.expect("it is read");
+        slow
+    }
+
     async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
         let head = format!(
             "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.{action}\r\n"
@@ -336,26 +343,15 @@ async fn the_setting_and_the_bound_go_together() {
 #[tokio::test]
 async fn large_requests_and_answers_share_a_bound_of_memory() {
     let change = |edge: &mut http_edge::Edge| {
-        edge.limits = Limits { large_bytes_max: 3 << 20, ..Limits::default() };
+        edge.limits =
+            Limits { large_bytes_max: 3 << 20, body_stall_timeout: HANG, ..Limits::default() };
     };
     let (server, _) = Server::start_product_with(1, change).await;
     server.large("jobs").await;
     let path = "/v1/queues/jobs/messages";
-    // Nearly all of a body, which is waited for.
-    let mut slow = server.begin(path, 2 << 20).await;
-    slow.write_all(text(7 << 18).as_bytes()).await.expect("it is read");
+    let slow = server.fill_room(path).await;
     let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
-    let refused = async {
-        loop {
-            let answer = server.post(path, &large).await;
-            // Until the server has seen the first.
-            if answer.status != 202 {
-                return answer;
-            }
-        }
-    };
-    let refused = tokio::time::timeout(HANG, refused).await.expect("it is refused in the end");
-    refused.problem(503, "overloaded");
+    server.post(path, &large).await.problem(503, "overloaded");
     let small = json!({"body": text(200 << 10)}).to_string();
     assert_eq!(server.post(path, &small).await.status, 202, "what is small needs no room");
     drop(slow);
@@ -403,5 +399,39 @@ async fn a_large_body_of_a_stranger_is_refused_before_it_is_read() {
         assert!(answer.body.contains(code), "{answer:?}");
         assert!(answer.head.contains("connection: close"), "{answer:?}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_receive_without_room_for_large_bodies_leases_nothing() {
+    let change = |edge: &mut http_edge::Edge| {
+        edge.limits = Limits {
+            large_bytes_max: 1 << 20,
+            room_timeout: Duration::from_millis(1),
+            body_stall_timeout: HANG,
+            body_timeout: HANG,
+            ..Limits::default()
+        };
+    };
+    let (server, _) = Server::start_product_with(1, change).await;
+    server.large("jobs").await;
+    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
+    let path = "/v1/queues/jobs/messages";
+    let slow = server.fill_room(path).await;
+    let receive = "/v1/queues/jobs/messages:receive";
+    server.post(receive, "{}").await.problem(503, "overloaded");
+    let ask = json!({"QueueUrl": "http://x/sqs/default/jobs"});
+    assert_eq!(server.sqs_call("ReceiveMessage", &ask).await.status, 503);
+    drop(slow);
+    let got = async {
+        loop {
+            let answer = server.post(receive, "{}").await;
+            if answer.status != 503 {
+                return Server::ok(&answer, 200);
+            }
+        }
+    };
+    let got = tokio::time::timeout(HANG, got).await.expect("there is room again");
+    assert_eq!(got["messages"][0]["receiveCount"], 1, "nobody had it before");
     server.stop().await;
 }
