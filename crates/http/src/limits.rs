@@ -26,7 +26,8 @@ pub struct Limits {
     pub large_bytes_max: usize,
     /// How long an answer with large bodies waits for others to have been read.
     pub room_timeout: Duration,
-    /// Receives and fetches that wait at once, of all tenants; further ones are 503.
+    /// Receives and fetches that wait at once, of all tenants; further ones are 503. A fetch counts
+    /// for its group and for each of its partitions.
     pub waiters_max: usize,
     /// Queues, streams, and groups of streams that `/metrics` tells of one by one, of each so many.
     pub metrics_queues_max: usize,
