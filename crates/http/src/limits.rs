@@ -24,7 +24,10 @@ pub struct Limits {
     /// Bytes of requests with more than `body_bytes_max`, and of large bodies in answers, in memory
     /// at once; further ones are 503. A request is in memory about three times.
     pub large_bytes_max: usize,
-    /// Receives and fetches that wait at once, of all tenants; further ones are 503.
+    /// How long an answer with large bodies waits for others to have been read.
+    pub room_timeout: Duration,
+    /// Receives and fetches that wait at once, of all tenants; further ones are 503. A fetch counts
+    /// for its group and for each of its partitions.
     pub waiters_max: usize,
     /// Queues, streams, and groups of streams that `/metrics` tells of one by one, of each so many.
     pub metrics_queues_max: usize,
@@ -38,6 +41,7 @@ impl Default for Limits {
             connections_max: 65_536,
             body_bytes_max: 1 << 20,
             large_bytes_max: 256 << 20,
+            room_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(15),
             body_stall_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),

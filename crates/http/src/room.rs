@@ -1,16 +1,11 @@
 //! Memory for what is large: requests and answers of more than a megabyte share one bound.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
 use bytes::Bytes;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::Limits;
 use crate::problem::{Problem, ProblemKind};
-
-/// How long an answer waits for others to have been read.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is left of [`Limits::large_bytes_max`].
 #[derive(Default)]
@@ -20,7 +15,15 @@ pub(crate) struct LargeRoom {
 
 /// A part of it, until it is dropped.
 pub(crate) struct Taken {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Taken {
+    /// Gives back what is more than so many.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let more = self.permit.num_permits().saturating_sub(bytes);
+        drop(self.permit.split(more));
+    }
 }
 
 fn full() -> Problem {
@@ -40,15 +43,30 @@ impl LargeRoom {
         let (room, max) = self.bytes(limits);
         let count = u32::try_from(bytes.min(max)).unwrap_or(u32::MAX);
         let permit = room.try_acquire_many_owned(count).map_err(|_| full())?;
-        Ok(Taken { _permit: permit })
+        Ok(Taken { permit })
+    }
+
+    /// Takes what is missing to so many, or refuses.
+    pub(crate) fn grow(
+        &self,
+        limits: &Limits,
+        taken: &mut Taken,
+        bytes: usize,
+    ) -> Result<(), Problem> {
+        let (_, max) = self.bytes(limits);
+        let missing = bytes.min(max).saturating_sub(taken.permit.num_permits());
+        if missing > 0 {
+            taken.permit.merge(self.take(limits, missing)?.permit);
+        }
+        Ok(())
     }
 
     /// As [`LargeRoom::take`], but waits for a while.
     pub(crate) async fn wait(&self, limits: &Limits, bytes: usize) -> Result<Taken, Problem> {
         let (room, max) = self.bytes(limits);
         let count = u32::try_from(bytes.min(max)).unwrap_or(u32::MAX);
-        match tokio::time::timeout(PATIENCE, room.acquire_many_owned(count)).await {
-            Ok(permit) => Ok(Taken { _permit: permit.expect("it is never closed") }),
+        match tokio::time::timeout(limits.room_timeout, room.acquire_many_owned(count)).await {
+            Ok(permit) => Ok(Taken { permit: permit.expect("it is never closed") }),
             Err(_late) => Err(full()),
         }
     }
@@ -95,6 +113,23 @@ mod tests {
         let both = [room.take(&limits(), 60), room.take(&limits(), 40)];
         assert!(both.iter().all(Result::is_ok));
         assert!(room.take(&limits(), 1).is_err());
+    }
+
+    #[test]
+    fn what_is_taken_grows_and_shrinks() {
+        let (room, limits) = (LargeRoom::default(), limits());
+        let mut taken = room.take(&limits, 10).expect("a tenth");
+        let other = room.take(&limits, 50).expect("half");
+        room.grow(&limits, &mut taken, 50).expect("the other half");
+        assert!(room.grow(&limits, &mut taken, 51).is_err());
+        drop(other);
+        room.grow(&limits, &mut taken, 1000).expect("all of it");
+        assert!(room.take(&limits, 1).is_err());
+        taken.shrink(30);
+        taken.shrink(40);
+        assert!(room.take(&limits, 71).is_err() && room.take(&limits, 70).is_ok());
+        drop(taken);
+        assert!(room.take(&limits, 100).is_ok());
     }
 
     #[tokio::test]

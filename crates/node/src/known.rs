@@ -56,7 +56,7 @@ impl Node {
         self.inner.boards.waiters.count_of(&self.line(at, key))
     }
 
-    /// Those who wait, for whatever it may be.
+    /// Those who wait, for whatever it may be: who waits in several lines counts in each.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.inner.boards.waiters.count()

@@ -32,7 +32,7 @@ pub(crate) fn line_key(shard: ShardId, key: &[u8]) -> Bytes {
 pub(crate) struct Waiters {
     segments: Vec<Mutex<HashMap<Bytes, Line, RandomState>>>,
     hasher: RandomState,
-    /// Who waits, in however many lines: a shard that publishes looks no further when there is nobody.
+    /// Places in all lines: a shard that publishes looks no further when there are none.
     count: AtomicUsize,
 }
 
@@ -130,20 +130,23 @@ impl Waiters {
     }
 }
 
-/// One who waits, counted until dropped.
-struct Counted(Arc<Waiters>);
+/// Places of one who waits, counted until dropped.
+struct Counted {
+    waiters: Arc<Waiters>,
+    places: usize,
+}
 
 impl Counted {
     /// Before joining a line: a shard that does not see it published before.
-    fn new(waiters: &Arc<Waiters>) -> Counted {
-        waiters.count.fetch_add(1, Ordering::SeqCst);
-        Counted(Arc::clone(waiters))
+    fn new(waiters: &Arc<Waiters>, places: usize) -> Counted {
+        waiters.count.fetch_add(places, Ordering::SeqCst);
+        Counted { waiters: Arc::clone(waiters), places }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::SeqCst);
+        self.waiters.count.fetch_sub(self.places, Ordering::SeqCst);
     }
 }
 
@@ -160,7 +163,7 @@ pub struct WaitingPlace {
 impl WaitingPlace {
     /// Whoever joins looks at what is published once more, and then waits.
     pub(crate) fn join(waiters: &Arc<Waiters>, key: Bytes) -> WaitingPlace {
-        let counted = Some(Counted::new(waiters));
+        let counted = Some(Counted::new(waiters, 1));
         WaitingPlace::join_with(waiters, key, Arc::new(Notify::new()), counted)
     }
 
@@ -222,7 +225,7 @@ impl WaitingPlaces {
     /// Whoever joins looks at what is published once more, and then waits.
     pub(crate) fn join(waiters: &Arc<Waiters>, keys: Vec<Bytes>) -> WaitingPlaces {
         let notify = Arc::new(Notify::new());
-        let counted = Counted::new(waiters);
+        let counted = Counted::new(waiters, keys.len());
         let join = |key| WaitingPlace::join_with(waiters, key, Arc::clone(&notify), None);
         let places = keys.into_iter().map(join).collect();
         WaitingPlaces { _places: places, _counted: counted, notify }
@@ -344,7 +347,7 @@ mod tests {
         let keys = vec![Bytes::from_static(b"line"), Bytes::from_static(b"another")];
         for key in &keys {
             let places = WaitingPlaces::join(&waiters, keys.clone());
-            assert_eq!(waiters.count(), 1, "one who waits, in several lines");
+            assert_eq!(waiters.count(), 2, "each line takes memory");
             waiters.call_all(key);
             let mut called = std::pin::pin!(places.called());
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());

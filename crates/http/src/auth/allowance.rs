@@ -48,15 +48,17 @@ impl Caller {
         quota::leases_left(self.quotas(), self.auth().node().usage(self.tenant))
     }
 
-    /// Counts a receive that waits, until what is given is dropped.
-    pub(crate) fn wait(&self) -> Result<Held, Problem> {
+    /// Counts a receive or fetch that waits in so many lines, until what is given is dropped: each
+    /// line takes memory.
+    pub(crate) fn wait(&self, lines: usize) -> Result<Held, Problem> {
         let edge = &self.app.edge;
         // Of all tenants together. Those who come at the same moment may be a few more.
-        if edge.node.waiting() >= edge.limits.waiters_max {
+        if edge.node.waiting().saturating_add(lines) > edge.limits.waiters_max {
             throttled("waitersMax", 1);
             let why = "as many receives and fetches wait as this server lets wait";
             return Err(ProblemKind::Overloaded.because(why).retry_after_ms(RETRY_MS));
         }
-        Held::waiter(&self.tenant_known().gauge, self.quotas().waiters)
+        let lines = u32::try_from(lines).unwrap_or(u32::MAX);
+        Held::waiter(&self.tenant_known().gauge, lines, self.quotas().waiters)
     }
 }

@@ -103,6 +103,11 @@ impl Caller {
         };
         admit(ctx, known, headers)
     }
+
+    /// Refuses a key that there is not. Counts and charges nothing.
+    pub(crate) async fn check_key(ctx: &Ctx, key: &str) -> Result<(), Problem> {
+        ctx.edge().auth.holder_of(key, ctx.conn()).await.map(drop)
+    }
 }
 
 impl FromRequestParts<Ctx> for Caller {

@@ -6,7 +6,7 @@
 //! | `connections` | open connections on which such a request came; an HTTP/2 connection is one |
 //! | `bytesStored`, `entities`, `queues`, `inflight` | what the tenant's machines say they keep, over all shards |
 //! | `publishPerSecond` | messages sent and published; a batch of n is n |
-//! | `waiters` | receives that wait for a message |
+//! | `waiters` | receives that wait for a message; of a fetch that waits, its group and each of its partitions |
 //! | `retentionSecondsMax` | nothing: it bounds a setting of queues |
 //!
 //! What is counted here is exact. What machines say is as of the last entry that was applied, so
@@ -120,7 +120,7 @@ impl Gauge {
         })
     }
 
-    /// Receives that wait.
+    /// Lines in which receives and fetches wait.
     pub(crate) fn waiters(&self) -> u32 {
         self.waiters.load(Ordering::Relaxed)
     }
@@ -183,39 +183,46 @@ pub(crate) fn leases_left(quotas: &Quotas, usage: Usage) -> Result<u64, Problem>
 /// When something may have changed that others have to do.
 pub(crate) const RETRY_MS: u64 = 1000;
 
-/// One of what a tenant has open, counted until dropped.
+/// One or more of what a tenant has open, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     gauge: Arc<Gauge>,
     counter: fn(&Gauge) -> &AtomicU32,
+    count: u32,
 }
 
 impl Held {
-    /// Counts one more. `None` when there are `max` already.
+    /// Counts so many more. `None` when there would be more than `max`.
     fn new(
         gauge: &Arc<Gauge>,
         counter: fn(&Gauge) -> &AtomicU32,
+        count: u32,
         max: Option<u32>,
     ) -> Option<Held> {
         let max = max.unwrap_or(u32::MAX);
-        let more = |open: u32| (open < max).then_some(open + 1);
+        let more = |open: u32| open.checked_add(count).filter(|all| *all <= max);
         let counted = counter(gauge).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        counted.ok().map(|_| Held { gauge: Arc::clone(gauge), counter })
+        counted.ok().map(|_| Held { gauge: Arc::clone(gauge), counter, count })
     }
 
     /// A connection.
     pub(crate) fn connection(gauge: &Arc<Gauge>, max: Option<u32>) -> Result<Held, Problem> {
-        Held::new(gauge, |gauge| &gauge.connections, max).ok_or_else(|| {
+        Held::new(gauge, |gauge| &gauge.connections, 1, max).ok_or_else(|| {
             // Closed at once: a refused connection that stays open would be open all the same.
             used_up("connections", "the tenant's quota connections is used up: close one first")
                 .closing()
         })
     }
 
-    /// A receive that waits. None waits for long, so trying again can help.
-    pub(crate) fn waiter(gauge: &Arc<Gauge>, max: Option<u32>) -> Result<Held, Problem> {
-        Held::new(gauge, |gauge| &gauge.waiters, max).ok_or_else(|| {
-            let why = "as many receives and fetches of the tenant wait as its quota waiters allows";
+    /// One who waits in so many lines. Nobody waits for long, so trying again can help.
+    pub(crate) fn waiter(
+        gauge: &Arc<Gauge>,
+        lines: u32,
+        max: Option<u32>,
+    ) -> Result<Held, Problem> {
+        Held::new(gauge, |gauge| &gauge.waiters, lines, max).ok_or_else(|| {
+            let why = "as many receives and fetches of the tenant wait as its quota waiters \
+                       allows; a fetch counts for its group and for each of its partitions";
             used_up("waiters", why).retry_after_ms(RETRY_MS)
         })
     }
@@ -223,7 +230,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        (self.counter)(&self.gauge).fetch_sub(1, Ordering::Relaxed);
+        (self.counter)(&self.gauge).fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -348,12 +355,17 @@ mod tests {
     #[test]
     fn waiters_are_counted_until_they_leave() {
         let gauge = Arc::new(Gauge::default());
-        let first = Held::waiter(&gauge, Some(1)).expect("nobody waits");
-        let refused = Held::waiter(&gauge, Some(1)).expect_err("one waits");
+        let first = Held::waiter(&gauge, 1, Some(1)).expect("nobody waits");
+        let refused = Held::waiter(&gauge, 1, Some(1)).expect_err("one waits");
         assert_eq!((refused.quota(), refused.retry_after_ms), (Some("waiters"), Some(RETRY_MS)));
         drop(first);
         assert_eq!(gauge.waiters(), 0);
-        assert!(Held::waiter(&gauge, Some(0)).is_err(), "none at all");
+        assert!(Held::waiter(&gauge, 1, Some(0)).is_err(), "none at all");
+        let fetch = Held::waiter(&gauge, 5, Some(6)).expect("nobody waits");
+        assert!(Held::waiter(&gauge, 2, Some(6)).is_err(), "not even in part");
+        assert_eq!(gauge.waiters(), 5);
+        drop(fetch);
+        assert_eq!(gauge.waiters(), 0);
     }
 
     #[test]

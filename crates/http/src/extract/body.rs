@@ -14,7 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use super::words;
 use crate::app::Ctx;
 use crate::problem::{Problem, ProblemKind};
-use crate::room::keep;
+use crate::room::{Taken, keep};
+
+/// By which the room of a body grows.
+const ROOM_STEP_BYTES: usize = 1 << 20;
 
 /// A JSON body, and the bytes it was read from.
 ///
@@ -134,9 +137,7 @@ pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
         return Err(too_large(bytes_max));
     }
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
-    let take = |bytes: usize| ctx.edge().large.take(limits, bytes).map_err(Problem::closing);
-    // Before any of it is read.
-    let mut room = if expected > limits.body_bytes_max { Some(take(expected)?) } else { None };
+    let mut room = None;
     let mut deadlines = Deadlines { whole: None, stall: limits.body_stall_timeout };
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
@@ -145,22 +146,36 @@ pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
         if len > bytes_max {
             return Err(too_large(bytes_max));
         }
-        if len > limits.body_bytes_max && room.is_none() {
-            // It does not say how long it is, so it may be as long as it likes.
-            room = Some(take(bytes_max)?);
+        if len > limits.body_bytes_max {
+            make_room(ctx, &mut room, len.next_multiple_of(ROOM_STEP_BYTES).min(bytes_max))?;
         }
         if first.is_empty() && whole.is_empty() {
             first = piece;
         } else {
             if whole.is_empty() {
-                whole.reserve(expected.max(len));
+                // What is larger gets memory as it arrives.
+                whole.reserve(expected.min(limits.body_bytes_max).max(len));
                 whole.extend_from_slice(&std::mem::take(&mut first));
             }
             whole.extend_from_slice(&piece);
         }
     }
     // Nearly every body is one piece, and not copied.
-    Ok(keep(if whole.is_empty() { first } else { whole.freeze() }, room))
+    let whole = if whole.is_empty() { first } else { whole.freeze() };
+    if let Some(room) = &mut room {
+        room.shrink(whole.len());
+    }
+    Ok(keep(whole, room))
+}
+
+/// Room for what has arrived, not for what is announced: that costs its sender nothing.
+fn make_room(ctx: &Ctx, room: &mut Option<Taken>, bytes: usize) -> Result<(), Problem> {
+    let (large, limits) = (&ctx.edge().large, &ctx.edge().limits);
+    match room {
+        None => large.take(limits, bytes).map(|taken| *room = Some(taken)),
+        Some(taken) => large.grow(limits, taken, bytes),
+    }
+    .map_err(Problem::closing)
 }
 
 struct Deadlines {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   send      reserve ─▶ put into the archive ─▶ send where it lies
-//!   receive   lease ─▶ read from the archive, look whether it is the same ─▶ answer
+//!   receive   take room ─▶ lease ─▶ read from the archive, look whether it is the same ─▶ answer
 //! ```
 //!
 //! A crash on the way in leaves a reservation, which ends by itself and takes the object with it.
@@ -11,7 +11,9 @@ use bytes::Bytes;
 use kernel::{IdempotencyKey, TenantId};
 use node::{BodyError, Refusal};
 use queue::parcel::{ArchivedBody, Parcel};
-use queue::{BODY_BYTES_MAX, Command, NewMessage, Reply, ReserveBody};
+use queue::{
+    BODY_BYTES_MAX, Command, Definition, LARGE_BODY_BYTES_MAX, NewMessage, Reply, ReserveBody,
+};
 use sha2::{Digest, Sha256};
 
 use super::service;
@@ -186,20 +188,44 @@ pub(crate) struct Whole<T> {
     pub(crate) room: Option<Taken>,
 }
 
-/// Opens the parcels of messages. One whose body is not what was sent is left out, and told of in
+/// Room for the large bodies of one receive, whichever messages it gets: a few small ones, or one of
+/// any size.
+pub(crate) async fn room_to_receive(
+    edge: &Edge,
+    definition: &Definition,
+) -> Result<Option<Taken>, Problem> {
+    if !definition.settings.large_bodies {
+        return Ok(None);
+    }
+    let bytes = usize::try_from(LARGE_BODY_BYTES_MAX).expect("a few megabytes");
+    edge.large.wait(&edge.limits, bytes).await.map(Some)
+}
+
+/// What of it these messages need.
+pub(crate) fn room_needed<T: Parcelled>(mut room: Taken, messages: &[T]) -> Option<Taken> {
+    let bytes = large_bytes(messages);
+    room.shrink(bytes);
+    (bytes > 0).then_some(room)
+}
+
+/// Bytes of messages that lie in the archive.
+fn large_bytes<T: Parcelled>(messages: &[T]) -> usize {
+    let bodies = messages.iter().filter_map(|message| ArchivedBody::of(message.parcel()));
+    usize::try_from(bodies.map(|body| body.bytes).sum::<u64>()).unwrap_or(usize::MAX)
+}
+
+/// Opens the parcels of messages, in room that was taken for them, or else waits for some. One whose body is not what was sent is left out, and told of in
 /// the log: its lease ends, and in the end it is a dead letter.
 pub(crate) async fn whole<T: Parcelled>(
     edge: &Edge,
     tenant: TenantId,
     messages: Vec<T>,
+    room: Option<Taken>,
 ) -> Result<Whole<T>, Problem> {
-    let bodies = messages.iter().filter_map(|message| ArchivedBody::of(message.parcel()));
-    let bytes: u64 = bodies.map(|body| body.bytes).sum();
-    let room = if bytes == 0 {
-        None
-    } else {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        Some(edge.large.wait(&edge.limits, bytes).await?)
+    let room = match (room, large_bytes(&messages)) {
+        (None, 0) => None,
+        (None, bytes) => Some(edge.large.wait(&edge.limits, bytes).await?),
+        (room, _) => room,
     };
     let mut opened = Vec::with_capacity(messages.len());
     let mut unavailable = None;

@@ -12,6 +12,7 @@ use super::large::{self, NotStored, Outgoing};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
+use crate::room::Taken;
 use crate::telemetry::metrics::throttled;
 
 /// Bytes of parcels in one command, at most: a larger batch is several commands.
@@ -176,6 +177,19 @@ async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &[u8]) -> Result
     Ok(view.map_or(0, |view| queue::ready(line, &view.value)))
 }
 
+/// Messages that were leased.
+pub(crate) struct Leased {
+    pub(crate) deliveries: Vec<Delivery>,
+    /// For their large bodies.
+    pub(crate) room: Option<Taken>,
+}
+
+impl Leased {
+    fn nothing() -> Leased {
+        Leased { deliveries: Vec::new(), room: None }
+    }
+}
+
 /// Leases messages; when there are none, waits for some, behind those who came before. The same
 /// `attempt` again gets what it got.
 pub(crate) async fn receive(
@@ -185,7 +199,7 @@ pub(crate) async fn receive(
     receive: Receive,
     wait: Duration,
     attempt: Option<IdempotencyKey>,
-) -> Result<Result<Vec<Delivery>, queue::Refusal>, Problem> {
+) -> Result<Result<Leased, queue::Refusal>, Problem> {
     let tenant = caller.tenant;
     let name = receive.queue.clone();
     let at = queue::place(tenant, &name);
@@ -197,13 +211,17 @@ pub(crate) async fn receive(
             let left = caller.leases_left()?;
             receive.max = receive.max.min(u16::try_from(left).unwrap_or(u16::MAX));
         }
+        // Before anything is leased: what is refused afterwards has been received all the same, and
+        // would be a dead letter in the end that nobody has seen.
+        let room = large::room_to_receive(edge, definition).await?;
         // Each try under a key of its own: one that got nothing must not be answered so again.
         let key = attempt.map(|attempt| part_of(attempt, tries));
         tries += 1;
         match submit(edge, tenant, &name, key, &Command::Receive(receive)).await? {
             Reply::Received(deliveries) => {
                 edge.meters.received(&deliveries, edge.node.now_ms());
-                Ok::<_, Problem>(Ok(deliveries))
+                let room = room.and_then(|room| large::room_needed(room, &deliveries));
+                Ok::<_, Problem>(Ok(Leased { deliveries, room }))
             }
             Reply::Refused(refusal) => {
                 if refusal == queue::Refusal::Inflight {
@@ -214,8 +232,8 @@ pub(crate) async fn receive(
             other => unreachable!("a Receive is answered with {other:?}"),
         }
     };
-    let nothing = |tried: &Result<Vec<Delivery>, queue::Refusal>| {
-        tried.as_ref().is_ok_and(|deliveries| deliveries.is_empty())
+    let nothing = |tried: &Result<Leased, queue::Refusal>| {
+        tried.as_ref().is_ok_and(|leased| leased.deliveries.is_empty())
     };
     // An empty queue is known without asking the shard.
     let others_wait = !wait.is_zero() && edge.node.has_line(at, &line);
@@ -227,9 +245,9 @@ pub(crate) async fn receive(
         }
     }
     if wait.is_zero() {
-        return Ok(Ok(Vec::new()));
+        return Ok(Ok(Leased::nothing()));
     }
-    let _counted = caller.wait()?;
+    let _counted = caller.wait(1)?;
     let deadline = Instant::now() + wait;
     let mut place = edge.node.wait_in_line(at, &line);
     let mut leaving = edge.leaving.subscribe();
@@ -239,8 +257,8 @@ pub(crate) async fn receive(
         tokio::select! {
             biased;
             () = place.called() => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(Ok(Vec::new())),
-            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(Ok(Vec::new())),
+            () = tokio::time::sleep_until(deadline) => return Ok(Ok(Leased::nothing())),
+            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(Ok(Leased::nothing())),
         }
         let tried = try_once(false).await?;
         if !nothing(&tried) {

@@ -19,6 +19,7 @@ use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
 use crate::queues::large::{self, Whole};
 use crate::queues::parcel::{dedup_of_body, dedup_of_key};
+use crate::queues::service::Leased;
 use crate::queues::{message_id, receipt, receipt_handle, service};
 
 /// How long a receive can be repeated under its attempt's id.
@@ -265,7 +266,8 @@ impl Session<'_> {
             Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
             None => self.take(&definition, receive, wait, None).await?,
         };
-        let whole = large::whole(self.edge, self.caller.tenant, received).await;
+        let Leased { deliveries, room } = received;
+        let whole = large::whole(self.edge, self.caller.tenant, deliveries, room).await;
         let Whole { messages, room } = whole.map_err(super::refusal)?;
         if let Some(room) = room {
             let _kept = self.room.set(room);
@@ -282,7 +284,7 @@ impl Session<'_> {
         receive: Receive,
         wait: Duration,
         key: Option<IdempotencyKey>,
-    ) -> Result<Vec<Delivery>, SqsError> {
+    ) -> Result<Leased, SqsError> {
         let received = service::receive(self.edge, &self.caller, definition, receive, wait, key);
         received.await.map_err(super::refusal)?.map_err(refused)
     }
@@ -295,7 +297,7 @@ impl Session<'_> {
         receive: Receive,
         wait: Duration,
         attempt: &str,
-    ) -> Result<Vec<Delivery>, SqsError> {
+    ) -> Result<Leased, SqsError> {
         let place = queue::place(self.caller.tenant, &receive.queue);
         let now = self.edge.node.now_ms() / ATTEMPT_MS;
         let current = self.attempt_key(definition, attempt, now);
@@ -307,7 +309,7 @@ impl Session<'_> {
                 continue;
             }
             let before = self.take(definition, receive.clone(), Duration::ZERO, Some(key)).await?;
-            if self.begin_again(definition, &receive, &before).await? {
+            if self.begin_again(definition, &receive, &before.deliveries).await? {
                 return Ok(before);
             }
             fresh = fresh.filter(|fresh| *fresh != key);

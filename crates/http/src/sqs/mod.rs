@@ -17,12 +17,12 @@ mod tasks;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
-use http::header::HOST;
+use http::header::{CONNECTION, HOST};
 use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use queue::Definition;
 use sqs::{Action, ActionName, ErrorKind, Output, Protocol, QueueArn, QueuePath, SqsError};
 use tenants::Scope;
@@ -81,13 +81,10 @@ impl FromRequestParts<Ctx> for Here {
     }
 }
 
-async fn call(
-    Here(ctx): Here,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    RawBody(body): RawBody,
-) -> Response {
+async fn call(Here(ctx): Here, request: Request) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let headers = request.headers().clone();
+    let most = request.body().size_hint().upper();
     let Some(protocol) = Protocol::of(&headers, &uri) else {
         let detail = "no SQS action is named here; see /docs for the other operations";
         return ProblemKind::UnknownPath.because(detail).into_response();
@@ -95,6 +92,16 @@ async fn call(
     let mut request_id = [0; 16];
     getrandom::fill(&mut request_id).expect("the system has randomness");
     let request_id = format!("{:032x}", u128::from_be_bytes(request_id));
+    if let Err(error) = check_sender(&ctx, &uri, &headers, most).await {
+        let mut refused = protocol.refuse(&error, &request_id).map(Body::from);
+        // The body is still to come.
+        refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return refused;
+    }
+    let body = match RawBody::from_request(request, &ctx).await {
+        Ok(RawBody(body)) => body,
+        Err(problem) => return problem.into_response(),
+    };
     let room = OnceLock::new();
     let asked = Asked { ctx: &ctx, method, uri, headers, body: &body, room: &room };
     let answer = match asked.answer(protocol).await {
@@ -102,6 +109,22 @@ async fn call(
         Err(error) => protocol.refuse(&error, &request_id),
     };
     answer.map(|answer| Body::from(keep(answer, room.into_inner())))
+}
+
+/// Refuses a large body, before any of it is read, unless it names a key that there is: the signature
+/// is over the body, and memory for large ones is not for everybody.
+async fn check_sender(
+    ctx: &Ctx,
+    uri: &Uri,
+    headers: &HeaderMap,
+    most: Option<u64>,
+) -> Result<(), SqsError> {
+    let is_small = most.is_some_and(|bytes| bytes <= ctx.edge().limits.body_bytes_max as u64);
+    if is_small || ctx.edge().dev {
+        return Ok(());
+    }
+    let presented = sqs::signature::parse(headers, uri)?;
+    Caller::check_key(ctx, &presented.access_key_id).await.map_err(refusal)
 }
 
 struct Asked<'a> {

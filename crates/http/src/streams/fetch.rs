@@ -71,11 +71,13 @@ pub(crate) async fn fetch(
     if wait.is_zero() || !got.records.is_empty() {
         return Ok(got);
     }
-    let _counted = caller.wait()?;
+    // They stay the same as long as it waits: who gets other partitions is answered.
+    let lines = lines(caller.tenant, &got, fetch);
+    let _counted = caller.wait(lines.len())?;
     let deadline = Instant::now() + wait;
     let mut leaving = edge.leaving.subscribe();
     loop {
-        let places = edge.node.wait_for_any(&lines(caller.tenant, &got, fetch));
+        let places = edge.node.wait_for_any(&lines);
         // What came between the last look and joining the lines called nobody.
         let again = look(edge, caller, fetch).await?;
         let changed =

@@ -8,6 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http_edge::limits::Limits;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::harness::{Answer, HANG, Server};
 
@@ -53,6 +55,28 @@ impl Server {
 
     async fn ack(&self, queue: &str, message: &Value) {
         assert_eq!(self.settle(queue, message, "ack", json!({})).await.status, 204);
+    }
+
+    /// The head of a request. The server has seen it, and waits for its body.
+    async fn begin(&self, path: &str, bytes: usize) -> TcpStream {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             content-length: {bytes}\r\nexpect: 100-continue\r\n\r\n"
+        );
+        let mut stream = self.connect().await;
+        stream.write_all(head.as_bytes()).await.expect("it is read");
+        let mut go_on = [0; 25];
+        let read = stream.read_exact(&mut go_on);
+        tokio::time::timeout(HANG, read).await.expect("in time").expect("it wants the body");
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    }
+
+    /// Most of a large body: more than sockets hold, so the server has read enough to be full.
+    async fn fill_room(&self, path: &str) -> TcpStream {
+        let mut slow = self.begin(path, 31 << 20).await;
+        slow.write_all(text(30 << 20).as_bytes()).await.expect("it is read");
+        slow
     }
 
     async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
@@ -319,35 +343,95 @@ async fn the_setting_and_the_bound_go_together() {
 #[tokio::test]
 async fn large_requests_and_answers_share_a_bound_of_memory() {
     let change = |edge: &mut http_edge::Edge| {
-        edge.limits = Limits { large_bytes_max: 3 << 20, ..Limits::default() };
+        edge.limits =
+            Limits { large_bytes_max: 3 << 20, body_stall_timeout: HANG, ..Limits::default() };
     };
     let (server, _) = Server::start_product_with(1, change).await;
     server.large("jobs").await;
     let path = "/v1/queues/jobs/messages";
-    // Half of a body, which is waited for.
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{{",
-        2 << 20
-    );
-    let mut slow = server.connect().await;
-    tokio::io::AsyncWriteExt::write_all(&mut slow, head.as_bytes()).await.expect("it is read");
+    let slow = server.fill_room(path).await;
     let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
-    let refused = async {
-        loop {
-            let answer = server.post(path, &large).await;
-            // Until the server has seen the first.
-            if answer.status != 202 {
-                return answer;
-            }
-        }
-    };
-    let refused = tokio::time::timeout(HANG, refused).await.expect("it is refused in the end");
-    refused.problem(503, "overloaded");
+    server.post(path, &large).await.problem(503, "overloaded");
     let small = json!({"body": text(200 << 10)}).to_string();
     assert_eq!(server.post(path, &small).await.status, 202, "what is small needs no room");
     drop(slow);
     let taken = async { while server.post(path, &large).await.status != 202 {} };
     tokio::time::timeout(HANG, taken).await.expect("there is room again");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_only_announced_takes_no_room() {
+    let change = |edge: &mut http_edge::Edge| edge.limits.large_bytes_max = 3 << 20;
+    let (server, _) = Server::start_product_with(1, change).await;
+    server.large("jobs").await;
+    let path = "/v1/queues/jobs/messages";
+    let slow = [server.begin(path, 3 << 20).await, server.begin(path, 3 << 20).await];
+    let large = json!({"body": text((1 << 20) + (512 << 10))}).to_string();
+    assert_eq!(server.post(path, &large).await.status, 202);
+    drop(slow);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_body_of_a_stranger_is_refused_before_it_is_read() {
+    let (server, _) = Server::start_product_with(1, |edge| edge.dev = false).await;
+    let stranger = format!(
+        "authorization: AWS4-HMAC-SHA256 \
+         Credential=nobody/20260101/us-east-1/sqs/aws4_request, \
+         SignedHeaders=host;x-amz-date;x-amz-target, Signature={}\r\n\
+         x-amz-date: 20260101T000000Z\r\n",
+        "0".repeat(64)
+    );
+    for (length, signed, code) in [
+        ("content-length: 1048577", "", "MissingAuthenticationToken"),
+        ("transfer-encoding: chunked", "", "MissingAuthenticationToken"),
+        ("content-length: 1048577", &stranger, "UnrecognizedClientException"),
+    ] {
+        let answer = server
+            .raw(format!(
+                "POST /sqs HTTP/1.1\r\nhost: x\r\n{length}\r\n{signed}\
+                 content-type: application/x-amz-json-1.0\r\n\
+                 x-amz-target: AmazonSQS.SendMessage\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(answer.status, 403, "{answer:?}");
+        assert!(answer.body.contains(code), "{answer:?}");
+        assert!(answer.head.contains("connection: close"), "{answer:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_receive_without_room_for_large_bodies_leases_nothing() {
+    let change = |edge: &mut http_edge::Edge| {
+        edge.limits = Limits {
+            large_bytes_max: 1 << 20,
+            room_timeout: Duration::from_millis(1),
+            body_stall_timeout: HANG,
+            body_timeout: HANG,
+            ..Limits::default()
+        };
+    };
+    let (server, _) = Server::start_product_with(1, change).await;
+    server.large("jobs").await;
+    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
+    let path = "/v1/queues/jobs/messages";
+    let slow = server.fill_room(path).await;
+    let receive = "/v1/queues/jobs/messages:receive";
+    server.post(receive, "{}").await.problem(503, "overloaded");
+    let ask = json!({"QueueUrl": "http://x/sqs/default/jobs"});
+    assert_eq!(server.sqs_call("ReceiveMessage", &ask).await.status, 503);
+    drop(slow);
+    let got = async {
+        loop {
+            let answer = server.post(receive, "{}").await;
+            if answer.status != 503 {
+                return Server::ok(&answer, 200);
+            }
+        }
+    };
+    let got = tokio::time::timeout(HANG, got).await.expect("there is room again");
+    assert_eq!(got["messages"][0]["receiveCount"], 1, "nobody had it before");
     server.stop().await;
 }

@@ -307,6 +307,20 @@ async fn receives_that_wait_are_counted_until_they_are_answered() {
 }
 
 #[tokio::test]
+async fn a_fetch_that_waits_is_as_many_waiters_as_it_has_lines() {
+    let shop = Shop::open().await;
+    Server::ok(&shop.post("/v1/streams", json!({"name": "s", "partitions": 4})).await, 201);
+    shop.quotas(json!({"waiters": 4})).await;
+    let fetch = "/v1/streams/s/groups/g:fetch";
+    let ask = json!({"member": "m", "waitSeconds": 20});
+    // A group and four partitions.
+    refused(&shop.post(fetch, ask).await, "waiters", true);
+    Server::ok(&shop.post(fetch, json!({"member": "m"})).await, 200);
+    assert_eq!(shop.used("waiters").await, 0);
+    shop.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_lets_so_many_wait_and_no_more() {
     let shop = Shop::open_with(|edge| edge.limits.waiters_max = 1).await;
     shop.make("jobs").await;

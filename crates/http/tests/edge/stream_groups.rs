@@ -169,7 +169,7 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
     let server = Arc::new(server);
     server.stream(json!({"name": "s", "partitions": 2})).await;
     let fetch = waiting(&server, "g", "a");
-    until_waiting(&server, 1).await;
+    until_waiting(&server, 3).await;
     let placed = server.append("s", json!([{"key": "k", "value": "here"}])).await;
     let got = answer(fetch).await;
     assert_eq!(values(&got), ["here"]);
@@ -178,7 +178,7 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
 
     // Another member comes: a hears at once that it has fewer.
     let fetch = waiting(&server, "g", "a");
-    until_waiting(&server, 1).await;
+    until_waiting(&server, 3).await;
     let b = server.fetch("s", "g", "b").await;
     let a = answer(fetch).await;
     assert_eq!(
@@ -189,7 +189,7 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
     // And of a seek, with what is there then.
     let fetch = waiting(&server, "g", "a");
     let other = waiting(&server, "g", "b");
-    until_waiting(&server, 2).await;
+    until_waiting(&server, 4).await;
     Server::ok(&server.group("s", "g", "seek", json!({"to": "earliest"})).await, 200);
     let seen = values(&answer(fetch).await).len() + values(&answer(other).await).len();
     assert_eq!(seen, 1);
@@ -197,7 +197,7 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
     // Who waits for a stream that is deleted is told.
     Server::ok(&server.group("s", "h", "seek", json!({"to": "latest"})).await, 200);
     let gone = waiting(&server, "h", "m");
-    until_waiting(&server, 1).await;
+    until_waiting(&server, 3).await;
     assert_eq!(server.send("DELETE", "/v1/streams/s", "", "").await.status, 204);
     gone.await.expect("no panic").problem(404, "not-found");
     until_waiting(&server, 0).await;
@@ -208,7 +208,7 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
 async fn who_waits_goes_when_the_server_does() {
     let (server, _) = Server::start_product(1).await;
     let mut server = server;
-    server.stream(json!({"name": "s"})).await;
+    server.stream(json!({"name": "s", "partitions": 1})).await;
     let mut waiter = server.connect().await;
     let body = r#"{"member": "m", "waitSeconds": 20}"#;
     let request = format!(
@@ -216,7 +216,7 @@ async fn who_waits_goes_when_the_server_does() {
         body.len()
     );
     tokio::io::AsyncWriteExt::write_all(&mut waiter, request.as_bytes()).await.expect("sent");
-    until_waiting(&server, 1).await;
+    until_waiting(&server, 2).await;
     server.begin_stop();
     server.ended().await;
     let mut text = Vec::new();
@@ -247,14 +247,39 @@ async fn groups_are_listed_in_pages_with_their_lag() {
         (page["items"].as_array().map(Vec::len), &page["nextCursor"]),
         (Some(1), &Value::Null)
     );
+    for group in 0..48 {
+        let group = format!("more-{group}");
+        Server::ok(&server.group("s", &group, "seek", json!({"to": "latest"})).await, 200);
+    }
+    // Whatever was asked for: each of them is looked at in every partition.
+    let page = server.look_at("/v1/streams/s/groups?limit=1000").await;
+    assert_eq!(page["items"].as_array().map(Vec::len), Some(50));
+    let cursor = page["nextCursor"].as_str().expect("there is more");
+    let page = server.look_at(&format!("/v1/streams/s/groups?cursor={cursor}")).await;
+    assert_eq!(page["items"].as_array().map(Vec::len), Some(1));
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_that_waits_counts_in_all_its_lines() {
+    let (server, _) = Server::start_product_with(2, |edge| edge.limits.waiters_max = 8).await;
+    let server = Arc::new(server);
+    server.stream(json!({"name": "s", "partitions": 4})).await;
+    let fetch = waiting(&server, "g", "m");
+    until_waiting(&server, 5).await;
+    let other = waiting(&server, "h", "m").await.expect("no panic");
+    other.problem(503, "overloaded");
+    server.append("s", numbers(1)).await;
+    answer(fetch).await;
+    until_waiting(&server, 0).await;
+    Arc::into_inner(server).expect("nobody else has it").stop().await;
 }
 
 #[tokio::test]
 async fn who_waits_is_heard_of() {
     let (server, _) = Server::start_product(1).await;
     let server = Arc::new(server);
-    server.stream(json!({"name": "s"})).await;
+    server.stream(json!({"name": "s", "partitions": 1})).await;
     let waiter = Arc::clone(&server);
     let fetch = tokio::spawn(async move {
         let ask = json!({"member": "m", "waitSeconds": 20, "sessionSeconds": 1});
@@ -262,7 +287,7 @@ async fn who_waits_is_heard_of() {
         drop(waiter);
         answer
     });
-    until_waiting(&server, 1).await;
+    until_waiting(&server, 2).await;
     let seen = async || {
         let group = server.look_at("/v1/streams/s/groups/g").await;
         (group["epoch"].clone(), group["members"][0]["lastSeenAt"].clone())

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::Json as Answer;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -18,7 +17,7 @@ use crate::auth::Caller;
 use crate::extract::{Cursor, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{self, Whole};
-use crate::queues::service;
+use crate::queues::service::{self, Leased};
 use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
@@ -132,8 +131,8 @@ pub(super) async fn receive_from(
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
-    let received = received.map_err(|refusal| refused(&name, refusal))?;
-    let Whole { messages, room } = large::whole(edge, caller.tenant, received).await?;
+    let Leased { deliveries, room } = received.map_err(|refusal| refused(&name, refusal))?;
+    let Whole { messages, room } = large::whole(edge, caller.tenant, deliveries, room).await?;
     let messages = messages.into_iter().map(MessageView::of_delivery).collect();
     Ok(Received { messages, room })
 }
@@ -180,10 +179,18 @@ pub(super) struct PeekPage {
     messages: Vec<MessageView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<Cursor>,
-    /// Until the answer is written.
+    /// Until the answer is gone.
     #[serde(skip)]
     #[schema(ignore)]
-    _room: Option<Taken>,
+    room: Option<Taken>,
+}
+
+impl IntoResponse for PeekPage {
+    fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self).expect("views are JSON");
+        let json = keep(json, self.room);
+        ([(CONTENT_TYPE, "application/json")], json).into_response()
+    }
 }
 
 pub(super) async fn peek(
@@ -191,7 +198,7 @@ pub(super) async fn peek(
     caller: Caller,
     Path(name): Path<String>,
     Query(query): Query<PeekQuery>,
-) -> Result<Answer<PeekPage>, Problem> {
+) -> Result<PeekPage, Problem> {
     let number = find(&edge, &caller, &name).await?.number;
     let state = match query.state {
         StateName::Visible => PeekState::Visible,
@@ -207,7 +214,24 @@ pub(super) async fn peek(
     let (peeked, next) = edge.node.read(read).await?.ok_or_else(|| {
         ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
     })?;
-    let Whole { messages, room } = large::whole(&edge, tenant, peeked).await?;
+    let Whole { messages, room } = large::whole(&edge, tenant, peeked, None).await?;
     let messages = messages.into_iter().map(MessageView::of_peeked).collect();
-    Ok(Answer(PeekPage { messages, next_cursor: next.map(Cursor), _room: room }))
+    Ok(PeekPage { messages, next_cursor: next.map(Cursor), room })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::room::LargeRoom;
+
+    #[test]
+    fn what_is_peeked_has_its_room_until_the_answer_is_gone() {
+        let (large, limits) = (LargeRoom::default(), Limits::default());
+        let room = large.take(&limits, usize::MAX).ok();
+        let answer = PeekPage { messages: Vec::new(), next_cursor: None, room }.into_response();
+        assert!(large.take(&limits, 1).is_err(), "it is still in memory");
+        drop(answer);
+        assert!(large.take(&limits, 1).is_ok());
+    }
 }

@@ -18,6 +18,9 @@ use crate::route::{Routes, doc};
 use crate::streams::{partition, submit};
 use crate::time::{Rfc3339, rfc3339};
 
+/// Groups on a page, whatever was asked for: of each, what it has committed of every partition is read.
+const PAGE_GROUPS_MAX: usize = 50;
+
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
     table
@@ -26,6 +29,7 @@ pub(super) fn routes(table: Routes) -> Routes {
             "groups.list",
             list,
             doc("List the groups of a stream")
+                .text("50 on a page at most, whatever `limit` says.")
                 .scope("read")
                 .query::<ListQuery>()
                 .gives::<GroupPage>(200, "By name")
@@ -190,6 +194,7 @@ pub(super) async fn list(
         })?,
     };
     let (node, tenant, limit) = (edge.node.clone(), caller.tenant, query.limit.get());
+    let limit = limit.min(PAGE_GROUPS_MAX);
     let page = move || {
         let rows = node.rows(streams::place(tenant, &name));
         // One more than asked for tells whether there is a next page.

@@ -108,7 +108,7 @@ pub(crate) async fn text(edge: &EdgeState) -> String {
     if let Some(taken) = &taken {
         page.sample(&[], taken.took.as_secs_f64());
     }
-    let help = "Receives and fetches that wait";
+    let help = "Receives that wait, and groups and partitions of fetches that wait";
     page.metric("stampede_waiters", Kind::Gauge, help).sample(&[], edge.node.waiting());
     taken.map_or(String::new(), |taken| taken.text.clone()) + &page.into_text()
 }
