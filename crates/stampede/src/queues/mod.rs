@@ -85,7 +85,7 @@ enum QueueCommand {
 
 #[derive(Args)]
 struct CreateFlags {
-    /// 1 to 80 of A-Z a-z 0-9 - _ .
+    /// 1 to 80 of A-Z a-z 0-9 . - _
     name: String,
     #[command(flatten)]
     queue: settings::NewQueueFlags,
