@@ -76,14 +76,14 @@ pub(super) async fn run(
         limit: flags.limit,
         dry_run: flags.dry_run,
     };
-    // Before it begins, so that whoever interrupts is told that it goes on.
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let id = redrives.begin(&queue, &ask).await?;
     if flags.detach {
         let said = serde_json::json!({"redriveId": id});
         print(&if json { format!("{said}\n") } else { format!("{id}\n") })?;
         return Ok(ExitCode::SUCCESS);
     }
+    // From here on it goes on without us, and whoever interrupts is told so.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     eprintln!("redrive {id}");
     tokio::select! {
         end = follow(&redrives, &id, json, flags.dry_run) => end,
