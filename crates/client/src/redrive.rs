@@ -66,6 +66,9 @@ pub struct Redrive {
     /// Messages that were left where they are.
     #[serde(default)]
     pub skipped: u64,
+    /// Whether it only counts.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 #[derive(Deserialize)]

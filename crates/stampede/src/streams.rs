@@ -35,7 +35,7 @@ enum StreamCommand {
     ///
     /// What is JSON is appended as JSON, and anything else as text.
     Append(AppendFlags),
-    /// Read a partition, without a group
+    /// Read without a group: one partition, or all of them in turn
     Read(ReadFlags),
     /// List the groups of a stream, and how far behind they are
     Groups {
@@ -56,7 +56,7 @@ enum StreamCommand {
 
 #[derive(Args)]
 struct CreateFlags {
-    /// 1 to 80 of A-Z a-z 0-9 - _ .
+    /// 1 to 80 of A-Z a-z 0-9 . - _
     name: String,
     /// So many members of a group can share the work
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -73,7 +73,7 @@ struct CreateFlags {
 struct AppendFlags {
     /// The stream
     stream: String,
-    /// The value; a line of stdin each when not given
+    /// The value; a line of stdin each when not given, but for empty ones
     value: Option<String>,
     /// What it is about: records of a key are in one partition, in order
     #[arg(long, short = 'k', value_name = "KEY")]
@@ -84,10 +84,10 @@ struct AppendFlags {
 struct ReadFlags {
     /// The stream
     stream: String,
-    /// The partition
-    #[arg(long, short, default_value_t = 0)]
-    partition: u16,
-    /// Where to begin; at the first that is kept when not given
+    /// The partition; one after the other when not given
+    #[arg(long, short)]
+    partition: Option<u16>,
+    /// Where to begin in a partition; at the first that is kept when not given
     #[arg(long, default_value_t = 0)]
     offset: u64,
     /// Records at most, up to 1000
@@ -129,7 +129,7 @@ async fn ls(client: &Client, json: bool, prefix: Option<&str>) -> anyhow::Result
         let partitions = stream.partitions.to_string();
         vec![stream.name.clone(), partitions, stream.groups.to_string(), retention, bytes]
     };
-    let head = ["NAME", "PARTITIONS", "GROUPS", "RETENTION", "BYTES"];
+    let head = ["NAME", "PARTITIONS", "GROUPS", "RETENTION", "KEEP BYTES"];
     let rows = || streams.iter().map(row).collect::<Vec<_>>();
     print(&if json { json_lines(&streams)? } else { table(&head, &[1, 2, 3, 4], &rows()) })?;
     Ok(ExitCode::SUCCESS)
@@ -182,7 +182,10 @@ fn some_lines(input: &mut BufReader<impl Read>) -> std::io::Result<Vec<String>> 
             break;
         }
         let text = line.strip_suffix('\n').unwrap_or(&line);
-        lines.push(text.strip_suffix('\r').unwrap_or(text).to_owned());
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        if !text.is_empty() {
+            lines.push(text.to_owned());
+        }
     }
     Ok(lines)
 }
@@ -215,15 +218,27 @@ async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Resu
 
 async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<ExitCode> {
     let stream = client.stream(&flags.stream);
-    let page = stream.read(flags.partition, flags.offset, flags.max).await?;
+    let partitions = match flags.partition {
+        Some(partition) => partition..=partition,
+        None => 0..=client.streams().get(&flags.stream).await?.partitions.saturating_sub(1),
+    };
+    let (mut records, mut left) = (Vec::new(), flags.max);
+    for partition in partitions {
+        let page = stream.read(partition, flags.offset, left).await?;
+        left = left.saturating_sub(u32::try_from(page.records.len()).unwrap_or(u32::MAX));
+        records.extend(page.records);
+        if left == 0 {
+            break;
+        }
+    }
     let row = |record: &Record| {
         let key = record.key.as_deref().map_or("-".to_owned(), one_line);
-        let offset = record.offset.to_string();
-        vec![offset, record.timestamp.clone(), key, one_line(record.raw.get())]
+        let (partition, offset) = (record.partition.to_string(), record.offset.to_string());
+        vec![partition, offset, record.timestamp.clone(), key, one_line(record.raw.get())]
     };
-    let head = ["OFFSET", "TIMESTAMP", "KEY", "VALUE"];
-    let rows = || page.records.iter().map(row).collect::<Vec<_>>();
-    print(&if json { json_lines(&page.records)? } else { table(&head, &[0], &rows()) })?;
+    let head = ["PARTITION", "OFFSET", "TIMESTAMP", "KEY", "VALUE"];
+    let rows = || records.iter().map(row).collect::<Vec<_>>();
+    print(&if json { json_lines(&records)? } else { table(&head, &[0, 1], &rows()) })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -244,7 +259,8 @@ fn seek_to(text: &str) -> Result<SeekTo, Usage> {
     match text {
         "earliest" => return Ok(SeekTo::Earliest),
         "latest" => return Ok(SeekTo::Latest),
-        _ if !text.contains('=') => return Ok(SeekTo::Time(text.to_owned())),
+        // No number and no other word is a time, which has a date.
+        _ if !text.contains('=') && text.contains('-') => return Ok(SeekTo::Time(text.to_owned())),
         _ => {}
     }
     let pair = |pair: &str| {
@@ -252,7 +268,12 @@ fn seek_to(text: &str) -> Result<SeekTo, Usage> {
         Some((partition.parse().ok()?, offset.parse().ok()?))
     };
     let offsets = text.split(',').map(pair).collect::<Option<_>>();
-    offsets.map(SeekTo::Offsets).ok_or_else(|| Usage(format!("{text}: offsets are like 0=5,1=7")))
+    let wrong = || {
+        let said =
+            "it is earliest, latest, a time like 2026-01-31T12:00:00Z or offsets like 0=5,1=7";
+        Usage(format!("{text}: {said}"))
+    };
+    offsets.map(SeekTo::Offsets).ok_or_else(wrong)
 }
 
 async fn seek(client: &Client, json: bool, flags: &SeekFlags) -> anyhow::Result<ExitCode> {
@@ -291,7 +312,7 @@ mod tests {
         assert_eq!(to("0=5,12=7"), SeekTo::Offsets([(0, 5), (12, 7)].into()));
         let time = "2026-01-31T12:00:00Z";
         assert_eq!(to(time), SeekTo::Time(time.to_owned()));
-        for bad in ["0=", "=5", "0=5,", "x=5", "0=-1", "70000=1"] {
+        for bad in ["0=", "=5", "0=5,", "x=5", "0=-1", "70000=1", "5", "now", ""] {
             assert!(seek_to(bad).is_err(), "{bad}");
         }
     }
@@ -300,7 +321,7 @@ mod tests {
     fn lines_are_taken_as_they_come() {
         let mut input = BufReader::with_capacity(8, &b"a\nb\r\n\nlong line\nend"[..]);
         let mut next = || some_lines(&mut input).expect("text");
-        assert_eq!(next(), ["a", "b", ""], "what is at hand");
+        assert_eq!(next(), ["a", "b"], "what is at hand, but for empty lines");
         assert_eq!((next(), next()), (vec!["long line".to_owned()], vec!["end".to_owned()]));
         assert_eq!(next(), [] as [&str; 0]);
     }

@@ -29,7 +29,7 @@ enum TopicCommand {
     Ls,
     /// Make a topic; one that is there is no error
     Create {
-        /// 1 to 80 of A-Z a-z 0-9 - _ .
+        /// 1 to 80 of A-Z a-z 0-9 . - _
         name: String,
     },
     /// Make a queue that gets what is published from now on

@@ -139,6 +139,14 @@ fn examples_of_the_documentation_run_as_they_stand() {
         for before in ["topics.subscribe", "curl.put", "recents.add"] {
             run(before);
         }
+        if operation.starts_with("streams.") || operation.starts_with("groups.") {
+            for before in ["streams.delete", "streams.create", "streams.append", "groups.fetch"] {
+                run(before);
+            }
+        }
+        if operation == "groups.delete" {
+            run("groups.leave");
+        }
         let mut variables = Vec::new();
         for (variable, from, name) in [
             ("RECEIPT_HANDLE", "curl.get", "receiptHandle"),

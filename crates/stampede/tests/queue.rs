@@ -585,3 +585,38 @@ fn redrive_asks_as_it_was_told_and_follows_to_the_end() {
     assert_eq!(body, expected);
     assert!(asked[1].starts_with("GET /v1/redrives/r%201 HTTP/1.1\r\n"), "{}", asked[1]);
 }
+
+#[test]
+fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
+    let server = Server::start();
+    for queue in ["dead", "jobs"] {
+        server.says(&["queue", "create", queue]);
+    }
+    // At one a second it does not end by itself before the test does.
+    let sent = server.fed(&["queue", "send", "dead", "--lines"], "x\n".repeat(1000).as_bytes());
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let mut follow = stampede(&server.url);
+    follow.args(["queue", "redrive", "dead", "--to", "jobs", "--rate", "1"]);
+    let mut child = follow.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let id = line(&mut stderr).strip_prefix("redrive ").expect("its id").to_owned();
+    let mut child = Running(child);
+    child.signal("-INT");
+    assert_eq!(child.wait(), Some(130));
+    let said = line(&mut stderr);
+    assert_eq!(said, format!("{id} goes on; to end it: stampede queue redrive --cancel {id}"));
+
+    let said = server.says(&["queue", "redrive", "--status", &id]);
+    assert!(said.starts_with("moving: "), "{said}");
+    let second = server.run(&["queue", "redrive", "dead", "--to", "jobs"]);
+    assert!(text(&second.stderr).contains(&id), "{}", text(&second.stderr));
+    let said = server.says(&["queue", "redrive", "--cancel", &id]);
+    assert!(said.starts_with("cancelled: "), "{said}");
+    assert_eq!(server.json(&["redrive", "--status", &id])[0]["state"], "cancelled");
+    let lost = server.run(&["queue", "redrive", "--cancel", "rd_1_dead"]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(text(&lost.stderr).contains("no such redrive"), "{}", text(&lost.stderr));
+    for bad in [&["queue", "redrive"][..], &["queue", "redrive", "dead", "--status", &id]] {
+        assert_eq!(server.run(bad).status.code(), Some(2), "{bad:?}");
+    }
+}

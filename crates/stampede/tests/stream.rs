@@ -75,22 +75,26 @@ fn streams_are_used_by_hand_and_by_scripts() {
     let table = server.says(&["ls"]);
     assert_eq!(
         table,
-        "NAME    PARTITIONS  GROUPS  RETENTION  BYTES\n\
-         clicks           2       0     86400s      -\n\
-         kept             1       0          -   1000\n"
+        "NAME    PARTITIONS  GROUPS  RETENTION  KEEP BYTES\n\
+         clicks           2       0     86400s           -\n\
+         kept             1       0          -        1000\n"
     );
     assert_eq!(server.json(&["ls", "k"])[0]["retentionSeconds"], Value::Null);
 
     let placed = server.json(&["append", "clicks", r#"{"n": 1.50}"#, "--record-key", "ann"]);
     let partition = placed[0]["partition"].to_string();
-    let output = server.fed(&["append", "clicks", "-k", "ann"], b"one\ntwo\n");
+    let output = server.fed(&["append", "clicks", "-k", "ann"], b"one\n\ntwo\n");
     let said = String::from_utf8(output.stdout).expect("text");
     assert_eq!(said, format!("partition {partition} offset 1\npartition {partition} offset 2\n"));
     let read = server.says(&["read", "clicks", "-p", &partition]);
-    assert!(read.starts_with("OFFSET  TIMESTAMP "), "{read}");
+    assert!(read.starts_with("PARTITION  OFFSET  TIMESTAMP "), "{read}");
     assert!(read.contains(r#"ann  {"n": 1.50}"#), "{read}");
     let read = server.json(&["read", "clicks", "-p", &partition, "--offset", "1", "-n", "1"]);
     assert_eq!((read.len(), &read[0]["value"]), (1, &json!("one")));
+
+    // Wherever they are.
+    assert_eq!(server.json(&["read", "clicks"]).len(), 3);
+    assert_eq!(server.json(&["read", "clicks", "-n", "2"]).len(), 2);
 
     let sought = server.json(&["seek", "clicks", "report", "earliest"]);
     let epoch = sought[0]["epoch"].to_string();
@@ -114,13 +118,14 @@ fn streams_are_used_by_hand_and_by_scripts() {
 fn mistakes_are_told_in_one_line() {
     let server = Server::start();
     for (arguments, code, what) in [
-        (&["read", "none"][..], 1, "no such stream"),
-        (&["append", "none", "x"], 1, "no such stream"),
-        (&["delete", "none"], 1, "no such stream"),
+        (&["read", "none"][..], 1, "there is no stream `none`"),
+        (&["append", "none", "x"], 1, "there is no stream `none`"),
+        (&["delete", "none"], 1, "there is no stream `none`"),
         (&["create", "a b"], 1, "name"),
         (&["create", "s", "--partitions", "2000"], 1, "partitions"),
         (&["create", "s", "--retention", "soon"], 2, "--retention soon"),
         (&["seek", "none", "g", "0="], 2, "0=5,1=7"),
+        (&["seek", "none", "g", "5"], 2, "earliest, latest, a time"),
         (&["seek", "none"], 2, "GROUP"),
     ] {
         let output = server.fed(arguments, b"");

@@ -148,7 +148,10 @@ impl FromRequestParts<Ctx> for Visitor {
             None => tenants::DEFAULT_TENANT,
             Some(name) => match auth.tenant_named(name).await? {
                 Some(tenant) => tenant.record.id,
-                None => return Err(ProblemKind::NotFound.because("there is no such tenant")),
+                None => {
+                    let detail = format!("there is no tenant `{name}`");
+                    return Err(ProblemKind::NotFound.because(detail));
+                }
             },
         };
         Ok(Visitor { tenant, caller: None })

@@ -362,8 +362,9 @@ impl Auth {
         let tenant = match (tenant, named) {
             (Some(tenant), _) => tenant,
             (None, None) => self.0.tenants.default_before_bootstrap(),
-            (None, Some(_)) => {
-                return Err(ProblemKind::NotFound.because("there is no such tenant"));
+            (None, Some(name)) => {
+                let detail = format!("there is no tenant `{name}`");
+                return Err(ProblemKind::NotFound.because(detail));
             }
         };
         Ok(Arc::new(Known {

@@ -45,6 +45,7 @@ pub fn install() {
             .install_recorder()
             .expect("nothing else in this process installs a recorder");
         describe();
+        begin();
         let upkeep = handle.clone();
         let thread = std::thread::Builder::new().name("metrics".to_owned());
         thread
@@ -74,6 +75,19 @@ fn describe() {
     describe_histogram!(MESSAGE_AGE, "From sending a message to receiving it");
     describe_counter!(BODIES_LOST, "Large bodies that were not in the archive as they were sent");
     describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by its name");
+}
+
+/// Shows at 0 what should never happen: an alarm on a counter that is not there yet misses the first
+/// time.
+fn begin() {
+    for name in [
+        "http_accept_errors_total",
+        "http_tls_handshake_errors_total",
+        "http_panics_total",
+        BODIES_LOST,
+    ] {
+        counter!(name).absolute(0);
+    }
 }
 
 /// So many refusals because a quota or a bound was reached.

@@ -100,6 +100,21 @@ impl Scrape {
 }
 
 #[tokio::test]
+async fn what_should_never_happen_is_told_before_it_does() {
+    let (server, _) = Server::start_product(1).await;
+    let scrape = Scrape::of(&server).await;
+    for name in [
+        "http_accept_errors_total",
+        "http_tls_handshake_errors_total",
+        "http_panics_total",
+        "stampede_queue_bodies_lost_total",
+    ] {
+        scrape.get(name);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn every_queue_is_told_of_after_known_traffic() {
     let (server, ahead_ms) = Server::start_product(2).await;
     let settings = json!({"name": "jobs", "maxReceiveCount": 2, "deadLetterQueue": "dead",

@@ -528,6 +528,11 @@ async fn dead_letters_are_moved_back_as_a_job() {
     assert_eq!((&back["body"], &back["receiveCount"]), (&json!("b"), &json!(1)));
     assert_eq!(server.send("DELETE", &path, "", "").await.status, 204);
 
+    let listed = Server::ok(&server.get("/v1/redrives?queue=dead").await, 200);
+    assert_eq!(listed["items"], json!([ended]));
+    server.get("/v1/redrives?queue=none").await.problem(404, "not-found");
+    server.get("/v1/redrives").await.problem(400, "invalid-parameter");
+
     for (body, part) in [
         (r#"{"limit": 0}"#, "limit"),
         (r#"{"maxMessagesPerSecond": 0}"#, "maxMessagesPerSecond"),
@@ -548,6 +553,33 @@ async fn dead_letters_are_moved_back_as_a_job() {
             .await
             .problem(404, "not-found");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_redrive_that_stands_in_the_way_is_named() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "dead"})).await;
+    server.make(json!({"name": "jobs"})).await;
+    for body in 0..20 {
+        server.send_to("dead", json!({"body": body})).await;
+    }
+    // Twenty seconds' work, which is ended long before.
+    let slow = json!({"targetQueue": "jobs", "maxMessagesPerSecond": 1}).to_string();
+    let started = server.post("/v1/queues/dead:redrive", &slow).await;
+    let id = Server::ok(&started, 202)["redriveId"].clone();
+    let second = server.post("/v1/queues/dead:redrive", &slow).await;
+    let detail = second.problem(409, "conflict");
+    assert!(detail.contains(id.as_str().expect("an id")), "{detail}");
+    assert_eq!(second.json()["redriveId"], id);
+    let listed = Server::ok(&server.get("/v1/redrives?queue=dead").await, 200);
+    assert_eq!(
+        (&listed["items"][0]["redriveId"], &listed["items"][0]["state"]),
+        (&id, &json!("running"))
+    );
+    let path = format!("/v1/redrives/{}", id.as_str().expect("an id"));
+    assert_eq!(server.send("DELETE", &path, "", "").await.status, 204);
+    assert_eq!(Server::ok(&server.get(&path).await, 200)["state"], "cancelled");
     server.stop().await;
 }
 

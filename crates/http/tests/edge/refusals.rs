@@ -118,3 +118,21 @@ async fn what_is_not_there_is_named() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn refusals_say_what_would_do() {
+    let (server, _) = Server::start_product(1).await;
+    let unknown = server.post("/v1/queues", r#"{"name": "q", "size": 5}"#).await;
+    let detail = unknown.problem(400, "invalid-body");
+    assert!(detail.contains("one of `name`, `mode`, `retentionSeconds`, "), "{detail}");
+    let backoff = r#"{"name": "q", "retryBackoff": {"size": 5}}"#;
+    let detail = server.post("/v1/queues", backoff).await.problem(400, "invalid-body");
+    assert!(detail.contains("`baseSeconds`") && !detail.contains("`mode`"), "{detail}");
+
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let large = json!({"body": "x".repeat(262_145)}).to_string();
+    let detail = server.post("/v1/topics/news/messages", &large).await;
+    let detail = detail.problem(413, "payload-too-large");
+    assert!(detail.contains("262144 bytes that topics take"), "{detail}");
+    server.stop().await;
+}

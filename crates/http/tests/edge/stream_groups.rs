@@ -27,6 +27,15 @@ async fn members_share_partitions_and_who_lost_one_cannot_commit_it() {
     let refused = server.commit("s", "g", "a", &alone).await;
     refused.problem(409, "stale-member");
     assert_eq!(refused.json()["epoch"], joined["epoch"]);
+    // Without an epoch it is enough to own the partitions, and who never fetched owns none.
+    let commit = async |member: &str, partition: &Value| {
+        let offsets = json!({partition.to_string(): 0});
+        let ask = json!({"member": member, "offsets": offsets}).to_string();
+        server.post("/v1/streams/s/groups/g:commit", &ask).await
+    };
+    Server::ok(&commit("b", &joined["partitions"][0]).await, 200);
+    let detail = commit("c", &json!(0)).await.problem(409, "stale-member");
+    assert!(detail.contains("fetches before it commits"), "{detail}");
     assert_eq!(server.lag("s", "g").await, 40, "all of it or nothing");
     let kept = server.fetch("s", "g", "a").await;
     assert_eq!(kept["epoch"], joined["epoch"]);

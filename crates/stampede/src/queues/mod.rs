@@ -63,6 +63,9 @@ enum QueueCommand {
     /// Look at messages without taking them
     Peek(PeekFlags),
     /// Bring dead letters back to the queues they died in, and follow it
+    ///
+    /// Its id is said on stderr at once. It goes on without anybody who follows it; --status ID
+    /// shows it and --cancel ID ends it.
     Redrive(redrive::RedriveFlags),
     /// Remove everything in a queue, what is leased included
     Purge {
@@ -82,7 +85,7 @@ enum QueueCommand {
 
 #[derive(Args)]
 struct CreateFlags {
-    /// 1 to 80 of A-Z a-z 0-9 - _ .
+    /// 1 to 80 of A-Z a-z 0-9 . - _
     name: String,
     #[command(flatten)]
     queue: settings::NewQueueFlags,

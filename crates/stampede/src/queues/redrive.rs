@@ -1,24 +1,31 @@
-//! `stampede queue redrive`: begins one, and follows it to its end.
+//! `stampede queue redrive`: begins one and follows it to its end, shows one, or ends one.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use client::{Client, Redrive, RedriveAsk, RedriveState};
+use client::{Client, Redrive, RedriveAsk, RedriveState, Redrives};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::remote::print;
 use crate::show;
 
 /// Between looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What a shell says of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// What is said of one that begins.
+const BEGINNING: [&str; 7] = ["queue", "to", "rate", "filter", "limit", "dry_run", "detach"];
 
 #[derive(Args)]
 pub(super) struct RedriveFlags {
     /// The dead-letter queue
-    queue: String,
+    #[arg(required_unless_present_any = ["status", "cancel"])]
+    queue: Option<String>,
     /// Where to; the queue that each message died in when not given
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
@@ -37,6 +44,12 @@ pub(super) struct RedriveFlags {
     /// Do not wait for its end
     #[arg(long)]
     detach: bool,
+    /// Show the redrive of this id, and begin none
+    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING)]
+    status: Option<String>,
+    /// End the redrive of this id: what was moved stays moved
+    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING, conflicts_with = "status")]
+    cancel: Option<String>,
 }
 
 pub(super) async fn run(
@@ -44,6 +57,17 @@ pub(super) async fn run(
     json: bool,
     flags: RedriveFlags,
 ) -> anyhow::Result<ExitCode> {
+    let redrives = client.redrives();
+    if let Some(id) = &flags.status {
+        show_one(json, &redrives.get(id).await?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(id) = &flags.cancel {
+        redrives.cancel(id).await?;
+        show_one(json, &redrives.get(id).await?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let queue = flags.queue.expect("asked for unless there is an id");
     let as_json = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
     let ask = RedriveAsk {
         target_queue: flags.to,
@@ -52,19 +76,37 @@ pub(super) async fn run(
         limit: flags.limit,
         dry_run: flags.dry_run,
     };
-    let redrives = client.redrives();
-    let id = redrives.begin(&flags.queue, &ask).await?;
+    let id = redrives.begin(&queue, &ask).await?;
     if flags.detach {
         let said = serde_json::json!({"redriveId": id});
         print(&if json { format!("{said}\n") } else { format!("{id}\n") })?;
         return Ok(ExitCode::SUCCESS);
     }
+    // From here on it goes on without us, and whoever interrupts is told so.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    eprintln!("redrive {id}");
+    tokio::select! {
+        end = follow(&redrives, &id, json, flags.dry_run) => end,
+        _ = interrupt.recv() => {
+            eprintln!("{id} goes on; to end it: stampede queue redrive --cancel {id}");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// Until it is at its end.
+async fn follow(
+    redrives: &Redrives,
+    id: &str,
+    json: bool,
+    dry_run: bool,
+) -> anyhow::Result<ExitCode> {
     let bar =
         if std::io::stderr().is_terminal() && !json { spinner() } else { ProgressBar::hidden() };
     let mut last = None;
     let end = loop {
-        let now = redrives.get(&id).await?;
-        bar.set_message(said(&now, flags.dry_run));
+        let now = redrives.get(id).await?;
+        bar.set_message(said(&now, dry_run));
         bar.tick();
         if json && last.as_ref() != Some(&now) {
             print(&show::json_lines(std::slice::from_ref(&now))?)?;
@@ -77,9 +119,18 @@ pub(super) async fn run(
     };
     bar.finish_and_clear();
     if !json {
-        print(&format!("{}\n", said(&end, flags.dry_run)))?;
+        print(&format!("{}\n", said(&end, dry_run)))?;
     }
     Ok(if end.state == RedriveState::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show_one(json: bool, redrive: &Redrive) -> anyhow::Result<()> {
+    print(&if json {
+        show::json_lines(std::slice::from_ref(redrive))?
+    } else {
+        format!("{}\n", said(redrive, redrive.dry_run))
+    })?;
+    Ok(())
 }
 
 fn spinner() -> ProgressBar {

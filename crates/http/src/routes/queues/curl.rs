@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::define::make_usual;
 use super::receive::{ReceiveAsk, Received, receive_from};
-use super::send::{MessageSent, packed, send_one, trace_id};
+use super::send::{MessageSent, packed, send_one, too_large, trace_id};
 use super::{check_name, find};
 use crate::app::EdgeState;
 use crate::auth::Caller;
@@ -91,7 +91,7 @@ pub(super) async fn put(
     }
     let definition = find(&edge, &caller, &name).await?;
     let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id(&headers));
-    let message = packed(&definition.settings, parcel)?;
+    let message = packed(&definition.settings, parcel, too_large)?;
     send_one(&edge, &caller, &name, None, message).await
 }
 

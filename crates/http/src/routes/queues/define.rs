@@ -78,13 +78,24 @@ impl From<ModeName> for Mode {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", try_from = "Map<String, Value>")]
 pub(super) struct NewQueue {
-    /// 1 to 80 of `A-Z a-z 0-9 - _ .`
+    /// 1 to 80 of `A-Z a-z 0-9 . - _`
     name: String,
     /// `STANDARD` when not given.
     #[serde(default)]
     mode: ModeName,
     #[serde(flatten)]
     change: QueueChange,
+}
+
+/// The fields that a list of expected ones does not have, because they were read before.
+fn with_own_fields(why: &str) -> String {
+    // From the end: the field that is not known may be called anything.
+    match why.rsplit_once(", expected one of `retentionSeconds`") {
+        Some((what, rest)) => {
+            format!("{what}, expected one of `name`, `mode`, `retentionSeconds`{rest}")
+        }
+        None => why.to_owned(),
+    }
 }
 
 /// Read in two parts: a reader of flattened fields does not know which of them was wrong.
@@ -100,7 +111,8 @@ impl TryFrom<Map<String, Value>> for NewQueue {
         }
         let own = ["name", "mode"].map(|field| fields.remove_entry(field));
         let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
-        Ok(NewQueue { name, mode, change: read_part(Value::Object(fields))? })
+        let change = read_part(Value::Object(fields)).map_err(|why| with_own_fields(&why))?;
+        Ok(NewQueue { name, mode, change })
     }
 }
 

@@ -47,7 +47,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     if is_name(name) {
         return Ok(());
     }
-    let detail = format!("a queue's name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 - _ .");
+    let detail = format!("a queue's name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _");
     Err(ProblemKind::InvalidParameter.because(detail))
 }
 

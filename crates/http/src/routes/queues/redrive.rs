@@ -3,15 +3,15 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::StatusCode;
-use queue::{Command, Job, JobState, Reply, StartRedrive};
+use queue::{Command, Definition, Job, JobState, Refusal, Reply, StartRedrive};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path};
+use crate::extract::{Idempotency, Json, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::{filter, redrive, redrive_id, service};
 use crate::route::{Routes, doc};
@@ -34,6 +34,17 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .example(r#"{"maxMessagesPerSecond": 100, "filter": {"kind": ["mail"]}}"#)
                 .gives::<RedriveStarted>(202, "It has begun")
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]),
+        )
+        .get(
+            "/v1/redrives",
+            "redrives.list",
+            list,
+            doc("List the redrives of a queue")
+                .scope("read")
+                .query::<ListQuery>()
+                .example("queue=email-send")
+                .gives::<RedriveList>(200, "The latest first; a queue remembers its last ten")
+                .problems(&[ProblemKind::NotFound]),
         )
         .get(
             "/v1/redrives/{redriveId}",
@@ -79,6 +90,19 @@ pub(super) struct RedriveAsk {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RedriveStarted {
     redrive_id: String,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    /// The queue that messages are moved out of.
+    queue: String,
+}
+
+/// Redrives of a queue.
+#[derive(Serialize, ToSchema)]
+struct RedriveList {
+    items: Vec<RedriveView>,
 }
 
 /// A redrive.
@@ -138,7 +162,7 @@ async fn start(
     idempotency: Idempotency,
     body: Option<Json<RedriveAsk>>,
 ) -> Result<(StatusCode, Answer<RedriveStarted>), Problem> {
-    find(&edge, &caller, &name).await?;
+    let definition = find(&edge, &caller, &name).await?;
     let (ask, raw) = body.map_or_else(Default::default, |body| (body.value, body.raw));
     let start = ask.check(&name)?;
     if let Some(target) = &start.target
@@ -154,9 +178,37 @@ async fn start(
             let redrive_id = redrive_id(&name, job);
             Ok((StatusCode::ACCEPTED, Answer(RedriveStarted { redrive_id })))
         }
+        Reply::Refused(Refusal::Redriving) => {
+            let jobs = jobs_of(&edge, &caller, &name, &definition).await?;
+            Err(already(&name, &jobs))
+        }
         Reply::Refused(refusal) => Err(refused(&name, refusal)),
         other => unreachable!("a StartRedrive is answered with {other:?}"),
     }
+}
+
+/// The queue has a job already. Named, so that whoever did not begin it can watch and end it; it
+/// may have ended since.
+fn already(name: &str, jobs: &[Job]) -> Problem {
+    let problem = refused(name, Refusal::Redriving);
+    let running = jobs.iter().find(|job| job.state == JobState::Running);
+    let Some(id) = running.map(|job| redrive_id(name, job.number)) else { return problem };
+    let detail = format!("messages of this queue are being moved already, by the redrive `{id}`");
+    ProblemKind::Conflict.because(detail).with("redriveId", id)
+}
+
+/// The jobs that a queue remembers, the latest first.
+async fn jobs_of(
+    edge: &Edge,
+    caller: &Caller,
+    name: &str,
+    definition: &Definition,
+) -> Result<Vec<Job>, Problem> {
+    let (tenant, number) = (caller.tenant, definition.number);
+    let rows = edge.node.rows(queue::place(tenant, name));
+    let mut jobs = edge.node.read(move || queue::jobs(&rows, tenant, number)).await?;
+    jobs.reverse();
+    Ok(jobs)
 }
 
 fn no_redrive() -> Problem {
@@ -195,6 +247,18 @@ async fn job_of(edge: &Edge, caller: &Caller, id: &str) -> Result<Option<Job>, P
     Ok(edge.node.read(read).await?)
 }
 
+async fn list(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer<RedriveList>, Problem> {
+    let name = query.queue;
+    let definition = find(&edge, &caller, &name).await?;
+    let jobs = jobs_of(&edge, &caller, &name, &definition).await?;
+    let items = jobs.into_iter().map(|job| shown(redrive_id(&name, job.number), job)).collect();
+    Ok(Answer(RedriveList { items }))
+}
+
 async fn get(
     State(edge): State<EdgeState>,
     caller: Caller,
@@ -213,8 +277,8 @@ async fn cancel(
     let command = Command::CancelRedrive { queue: name.to_owned(), job };
     match service::submit(&edge, caller.tenant, name, None, &command).await? {
         Reply::RedriveEnded => Ok(StatusCode::NO_CONTENT),
-        Reply::Refused(queue::Refusal::NoJob) => Err(no_redrive()),
-        Reply::Refused(queue::Refusal::NoQueue) => Err(no_queue(name)),
+        Reply::Refused(Refusal::NoJob) => Err(no_redrive()),
+        Reply::Refused(Refusal::NoQueue) => Err(no_queue(name)),
         other => unreachable!("a CancelRedrive is answered with {other:?}"),
     }
 }

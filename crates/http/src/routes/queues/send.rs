@@ -169,7 +169,11 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
 }
 
 /// The parcel and the rest of a message, checked against its queue.
-pub(super) fn packed(settings: &Settings, parcel: Parcel) -> Result<Outgoing, Problem> {
+pub(super) fn packed(
+    settings: &Settings,
+    parcel: Parcel,
+    too_large: SayTooLarge,
+) -> Result<Outgoing, Problem> {
     let dedup = settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
     let mut packed =
         Outgoing::new(parcel, settings.max_body_bytes).map_err(|why| too_large(settings, &why))?;
@@ -177,7 +181,11 @@ pub(super) fn packed(settings: &Settings, parcel: Parcel) -> Result<Outgoing, Pr
     Ok(packed)
 }
 
-fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
+/// How it is said that a message is too large, of whoever has these settings.
+pub(super) type SayTooLarge = fn(&Settings, &TooLarge) -> Problem;
+
+/// As [`SayTooLarge`], of a queue.
+pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
     let (max, large) = (settings.max_body_bytes, LARGE_BODY_BYTES_MAX);
     let (max, detail) = match why {
         TooLarge::Attributes => {
@@ -199,7 +207,7 @@ fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
 
 impl NewMessage {
     fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
-        let packed = self.packed_for(&definition.settings, trace_id)?;
+        let packed = self.packed_for(&definition.settings, trace_id, too_large)?;
         match (definition.settings.mode, &packed.message.group) {
             (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
             (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
@@ -212,6 +220,7 @@ impl NewMessage {
         self,
         settings: &Settings,
         trace_id: Option<u128>,
+        too_large: SayTooLarge,
     ) -> Result<Outgoing, Problem> {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
@@ -233,7 +242,7 @@ impl NewMessage {
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
-        let mut packed = packed(settings, parcel)?;
+        let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
         message.priority = self.priority;

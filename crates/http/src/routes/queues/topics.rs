@@ -18,7 +18,7 @@ use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::large::Outgoing;
+use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
@@ -73,7 +73,7 @@ pub(super) fn routes(table: Routes) -> Routes {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewTopic {
-    /// 1 to 80 of `A-Z a-z 0-9 - _ .`
+    /// 1 to 80 of `A-Z a-z 0-9 . - _`
     name: String,
 }
 
@@ -359,6 +359,20 @@ async fn unsubscribe(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// There is no setting that would have a topic take more.
+fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
+    let max = settings.max_body_bytes;
+    let detail = match why {
+        TooLarge::Attributes => format!("at attributes: they have more than {max} bytes"),
+        TooLarge::Whole => {
+            format!(
+                "at body: with its attributes it has more than the {max} bytes that topics take"
+            )
+        }
+    };
+    ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max)
+}
+
 /// Publishes, with an outcome for each. The bounds of a body are those that a queue usually has.
 async fn publish_all(
     edge: &Edge,
@@ -370,8 +384,8 @@ async fn publish_all(
 ) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
     let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
-    let packed: Vec<_> =
-        messages.into_iter().map(|message| message.packed_for(&usual, trace_id)).collect();
+    let pack = |message: NewMessage| message.packed_for(&usual, trace_id, too_large);
+    let packed: Vec<_> = messages.into_iter().map(pack).collect();
     let good = good_of(&packed);
     let place = queue::topic_place(caller.tenant, topic);
     service::admit(edge, caller, place, key, good.len()).await?;

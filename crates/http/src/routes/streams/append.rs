@@ -121,12 +121,11 @@ impl From<Placed> for RecordPlaced {
     }
 }
 
-impl From<Missed> for Problem {
-    fn from(missed: Missed) -> Problem {
-        match missed {
-            Missed::Refused(refusal) => refused(refusal),
-            Missed::Unanswered(refusal) => refusal.into(),
-        }
+/// Why the stream of this name did not take a record.
+fn why(name: &str, missed: Missed) -> Problem {
+    match missed {
+        Missed::Refused(refusal) => refused(name, refusal),
+        Missed::Unanswered(refusal) => refusal.into(),
     }
 }
 
@@ -159,10 +158,10 @@ pub(super) async fn append_records(
     if outcomes.iter().all(|(_, outcome)| outcome.is_err())
         && let Some((_, Err(missed))) = outcomes.first()
     {
-        return Err(missed.clone().into());
+        return Err(why(&name, missed.clone()));
     }
     for (index, outcome) in outcomes {
-        results[index] = Some(outcome.map_err(Problem::from));
+        results[index] = Some(outcome.map_err(|missed| why(&name, missed)));
     }
     let result = |(index, result): (usize, Option<Result<Placed, Problem>>)| match result
         .expect("a good record has an outcome")

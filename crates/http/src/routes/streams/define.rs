@@ -101,7 +101,7 @@ fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(from: D) -> Result<Given<T
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NewStream {
-    /// 1 to 80 of `A-Z a-z 0-9 - _ .`
+    /// 1 to 80 of `A-Z a-z 0-9 . - _`
     name: String,
     /// 1 to 1024; 1 when not given. So many members of a group can share the work.
     partitions: Option<u64>,
@@ -276,7 +276,7 @@ pub(super) async fn create(
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Answer(StreamMade { stream_id: stream_id(id), name })))
         }
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(&name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
 }
@@ -375,7 +375,7 @@ pub(super) async fn update(
             other => unreachable!("an Update is answered with {other:?}"),
         }
     }
-    Err(refused(last))
+    Err(refused(&name, last))
 }
 
 pub(super) async fn delete(
@@ -387,7 +387,7 @@ pub(super) async fn delete(
     let delete = Command::Delete { stream: name.clone() };
     match submit(&edge, caller.tenant, &name, None, &delete).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(refused(&name, refusal)),
         other => unreachable!("a Delete is answered with {other:?}"),
     }
 }

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use streams::{Command, Commit, Reply};
+use streams::{Command, Commit, Refusal, Reply};
 use utoipa::ToSchema;
 
 use super::shown::{RecordView, next_offsets, with_records};
-use super::{check_member, check_name, check_partitions, find_with_group, refused, within};
+use super::{check_member, check_name, check_partitions, find_with_group, group_refused, within};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
@@ -50,7 +50,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 )
                 .scope("consume")
                 .body::<FetchAsk>()
-                .example(r#"{"member": "worker-1", "maxRecords": 100, "waitSeconds": 20}"#)
+                .example(r#"{"member": "w1", "maxRecords": 100, "waitSeconds": 20}"#)
                 .gives::<Fetched>(200, "Perhaps none")
                 .problems(&[
                     ProblemKind::NotFound,
@@ -70,7 +70,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 )
                 .scope("consume")
                 .body::<CommitAsk>()
-                .example(r#"{"member": "worker-1", "epoch": 3, "offsets": {"0": 120, "2": 7}}"#)
+                .example(r#"{"member": "w1", "epoch": 1, "offsets": {"0": 0}}"#)
                 .gives::<Committed>(200, "What is committed now, of the partitions named")
                 .problems(&[ProblemKind::NotFound, ProblemKind::StaleMember]),
         )
@@ -167,7 +167,7 @@ pub(super) async fn fetch(
     };
     let got = fetch_records(&edge, &caller, &fetch, Duration::from_secs(wait)).await;
     let got = got.map_err(|why| match why {
-        NoFetch::Refused(refusal) => refused(refusal),
+        NoFetch::Refused(refusal) => group_refused(&fetch.stream, &fetch.group, refusal),
         NoFetch::Problem(problem) => problem,
     })?;
     let records = got.records.into_iter();
@@ -186,7 +186,7 @@ pub(super) async fn fetch(
 pub(super) struct CommitAsk {
     /// Who says so; must own the partitions. Nobody is asked when not given.
     member: Option<String>,
-    /// That of the fetch.
+    /// That of the fetch. When not given, it is enough that the partitions are the member's now.
     epoch: Option<u64>,
     /// The next offset of each partition: one more than that of the last record that is done.
     #[schema(value_type = BTreeMap<String, u64>)]
@@ -226,10 +226,15 @@ pub(super) async fn commit(
         let detail = format!("at offsets.{number}: the next record of the partition is {end}");
         return Err(ProblemKind::InvalidBody.because(detail));
     }
-    let commit = Commit { stream: name.clone(), group, member, epoch, offsets };
+    let commit = Commit { stream: name.clone(), group: group.clone(), member, epoch, offsets };
     match submit(&edge, tenant, &name, None, &Command::Commit(commit)).await? {
         Reply::Committed(offsets) => Ok(Answer(Committed { offsets })),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(Refusal::StaleMember { epoch: now }) if epoch.is_none() => {
+            Err(ProblemKind::StaleMember
+                .because("a partition is not this member's: it fetches before it commits")
+                .with("epoch", now))
+        }
+        Reply::Refused(refusal) => Err(group_refused(&name, &group, refusal)),
         other => unreachable!("a Commit is answered with {other:?}"),
     }
 }
@@ -244,10 +249,10 @@ pub(super) async fn leave(
     check_member(&member).map_err(|why| {
         ProblemKind::InvalidParameter.because(format!("`member` in the path: {why}"))
     })?;
-    let leave = Command::Leave { stream: stream.clone(), group, member };
+    let leave = Command::Leave { stream: stream.clone(), group: group.clone(), member };
     match submit(&edge, caller.tenant, &stream, None, &leave).await? {
         Reply::Left => Ok(StatusCode::NO_CONTENT),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(group_refused(&stream, &group, refusal)),
         other => unreachable!("a Leave is answered with {other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use streams::{Command, Definition, PartitionInfo, Reply};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{check_name, find, find_with_group, refused};
+use super::{check_name, find, find_with_group, group_refused, no_group};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, Limit, Path, Query};
@@ -229,9 +229,9 @@ pub(super) async fn get(
 ) -> Result<Answer<GroupView>, Problem> {
     let stream = find_with_group(&edge, &caller, &name, &group).await?;
     let (node, tenant) = (edge.node.clone(), caller.tenant);
+    let missing = no_group(&name, &group);
     let read = move || view(&node, tenant, (&name, &stream), &group);
-    let view = edge.node.read(read).await?;
-    view.map(Answer).ok_or_else(|| refused(streams::Refusal::NoGroup))
+    edge.node.read(read).await?.map(Answer).ok_or(missing)
 }
 
 pub(super) async fn delete(
@@ -241,10 +241,10 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     check_name("stream", &stream)?;
     check_name("group", &group)?;
-    let delete = Command::DeleteGroup { stream: stream.clone(), group };
+    let delete = Command::DeleteGroup { stream: stream.clone(), group: group.clone() };
     match submit(&edge, caller.tenant, &stream, None, &delete).await? {
         Reply::GroupDeleted => Ok(StatusCode::NO_CONTENT),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(group_refused(&stream, &group, refusal)),
         other => unreachable!("a DeleteGroup is answered with {other:?}"),
     }
 }

@@ -43,7 +43,7 @@ fn check_name(what: &str, name: &str) -> Result<(), Problem> {
     if is_name(name) {
         return Ok(());
     }
-    let detail = format!("a {what}'s name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 - _ .");
+    let detail = format!("a {what}'s name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _");
     Err(ProblemKind::InvalidParameter.because(detail))
 }
 
@@ -56,14 +56,18 @@ fn check_member(member: &str) -> Result<(), String> {
     Err(format!("it has 1 to {MEMBER_BYTES_MAX} bytes, and no control characters"))
 }
 
-fn no_stream() -> Problem {
-    ProblemKind::NotFound.because("there is no such stream")
+fn no_stream(name: &str) -> Problem {
+    ProblemKind::NotFound.because(format!("there is no stream `{name}`"))
+}
+
+fn no_group(stream: &str, group: &str) -> Problem {
+    ProblemKind::NotFound.because(format!("the stream `{stream}` has no group `{group}`"))
 }
 
 /// The stream that the path names.
 async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Definition, Problem> {
     check_name("stream", name)?;
-    find_stream(edge, caller.tenant, name).await?.ok_or_else(no_stream)
+    find_stream(edge, caller.tenant, name).await?.ok_or_else(|| no_stream(name))
 }
 
 /// The stream that the path names, and the name of a group of it.
@@ -96,9 +100,18 @@ fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
     Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
 }
 
-fn refused(refusal: Refusal) -> Problem {
+/// As [`refused`], of whoever names a group as well.
+fn group_refused(stream: &str, group: &str, refusal: Refusal) -> Problem {
     match refusal {
-        Refusal::NoStream | Refusal::Gone => no_stream(),
+        Refusal::NoGroup => no_group(stream, group),
+        other => refused(stream, other),
+    }
+}
+
+/// Why nothing was done with the stream of this name.
+fn refused(name: &str, refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NoStream | Refusal::Gone => no_stream(name),
         Refusal::Exists => {
             ProblemKind::Conflict.because("there is a stream of this name, with other settings")
         }
@@ -111,7 +124,9 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::NoPartition => {
             ProblemKind::InvalidBody.because("at offsets: the stream has no such partition")
         }
-        Refusal::NoGroup => ProblemKind::NotFound.because("there is no such group"),
+        Refusal::NoGroup => {
+            ProblemKind::NotFound.because(format!("the stream `{name}` has no such group"))
+        }
         Refusal::Groups => ProblemKind::Unprocessable
             .because(format!("a stream has {GROUPS_MAX} groups at most: delete one")),
         Refusal::Members => {

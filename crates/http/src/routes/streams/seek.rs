@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use streams::{Command, Definition, Reply, Seek};
 use utoipa::ToSchema;
 
-use super::{check_partitions, find_with_group, refused};
+use super::{check_partitions, find_with_group, group_refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
@@ -182,10 +182,10 @@ pub(super) async fn seek(
     }
     let node = edge.node.clone();
     let offsets = edge.node.read(move || look_up(&node, tenant, &stream, &targets)).await?;
-    let seek = Seek { stream: name.clone(), group, offsets: offsets.clone() };
+    let seek = Seek { stream: name.clone(), group: group.clone(), offsets: offsets.clone() };
     match submit(&edge, tenant, &name, None, &Command::Seek(seek)).await? {
         Reply::Sought { epoch } => Ok(Answer(Sought { epoch, offsets })),
-        Reply::Refused(refusal) => Err(refused(refusal)),
+        Reply::Refused(refusal) => Err(group_refused(&name, &group, refusal)),
         other => unreachable!("a Seek is answered with {other:?}"),
     }
 }
