@@ -206,16 +206,26 @@ const PEEK_ROWS_AT_ONCE: usize = 64;
 /// Bytes after which it shows no more.
 const PEEK_BYTES_MAX: u64 = 4 << 20;
 
-/// Looks at messages without taking them, at most `limit`: the first of them.
+/// Looks at all messages of a state without taking them, however many bytes they have: for those who
+/// check, not for those who ask.
 #[must_use]
-pub fn peek(
+pub fn peek_all(
     rows: &impl ReadRows,
     tenant: TenantId,
     queue: u64,
     state: PeekState,
-    limit: usize,
 ) -> Vec<Peeked> {
-    peek_after(rows, tenant, queue, state, None, limit).map_or(Vec::new(), |(peeked, _)| peeked)
+    let mut all = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = peek_after(rows, tenant, queue, state, after.as_deref(), usize::MAX);
+        let (peeked, next) = page.expect("it goes on where the last page ended");
+        all.extend(peeked);
+        if next.is_none() {
+            return all;
+        }
+        after = next;
+    }
 }
 
 /// Looks at messages without taking them, at most `limit`, after the row that an earlier look

@@ -5,7 +5,7 @@ use kernel::TenantId;
 use kernel::rig::Rig;
 
 use crate::command::*;
-use crate::query::{PeekState, peek, queue};
+use crate::query::{PeekState, peek_all, queue};
 use crate::receipt::Receipt;
 use crate::*;
 
@@ -65,8 +65,7 @@ impl Bench {
         let mut seen = std::collections::BTreeSet::new();
         let mut bytes = 0;
         let mut count = |state| {
-            let found =
-                peek(&self.rig.rows, TENANT, described.definition.number, state, usize::MAX);
+            let found = peek_all(&self.rig.rows, TENANT, described.definition.number, state);
             for message in &found {
                 assert!(seen.insert(message.sequence), "{} is in two places", message.sequence);
                 bytes += crate::state::message_bytes(&message.parcel);

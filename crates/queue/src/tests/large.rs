@@ -145,12 +145,11 @@ fn dead_letter_keeps_its_body_and_so_does_its_redrive() {
         let first = bench.receive(1).remove(0);
         bench.nack(first.receipt, Some(0));
         assert_eq!(bench.described().counts.bytes, 0);
-        let peeked = peek(
+        let peeked = peek_all(
             &bench.rig.rows,
             TENANT,
             queue(&bench.rig.rows, TENANT, DEAD).expect("made").definition.number,
             PeekState::Visible,
-            10,
         );
         assert_eq!(ArchivedBody::of(&peeked[0].parcel), Some(body));
         // What it left behind does not take the body with it.

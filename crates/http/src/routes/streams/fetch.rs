@@ -70,7 +70,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 )
                 .scope("consume")
                 .body::<CommitAsk>()
-                .example(r#"{"member": "w1", "epoch": 1, "offsets": {"0": 0}}"#)
+                .example(r#"{"member": "w1", "offsets": {"0": 0}}"#)
                 .gives::<Committed>(200, "What is committed now, of the partitions named")
                 .problems(&[ProblemKind::NotFound, ProblemKind::StaleMember]),
         )

@@ -134,13 +134,8 @@ impl Look<'_> {
             (PeekState::Delayed, counts.delayed),
             (PeekState::Leased, counts.leased),
         ] {
-            let found = queue::peek(
-                self.rows,
-                queue.name.0,
-                described.definition.number,
-                state,
-                usize::MAX,
-            );
+            let found =
+                queue::peek_all(self.rows, queue.name.0, described.definition.number, state);
             same(&format!("{state:?}"), &(found.len() as u64), &count)?;
             for peeked in found {
                 if !seen.insert(peeked.sequence) {
@@ -263,7 +258,7 @@ pub(super) fn sequence_of(rows: &RowsReader, name: &Name, id: queue::MessageId) 
     let described = queue::queue(rows, tenant, name)?;
     let states = [PeekState::Visible, PeekState::Delayed, PeekState::Leased];
     states.into_iter().find_map(|state| {
-        let found = queue::peek(rows, tenant, described.definition.number, state, usize::MAX);
+        let found = queue::peek_all(rows, tenant, described.definition.number, state);
         found.into_iter().find(|peeked| peeked.id == id).map(|peeked| peeked.sequence)
     })
 }
