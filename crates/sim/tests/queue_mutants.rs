@@ -1,5 +1,7 @@
 //! That the simulator finds a broken queue: each test breaks one promise.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes};
@@ -9,23 +11,10 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
 use queue::parcel::ArchivedBody;
 use queue::{Command, Extend, MACHINE, QueueEffect, Receipt, Reply, Send, Settled};
-use sim::{Choice, Options, Parts, run};
+use sim::Choice;
 
-/// Seeds within which a broken queue must be found.
-const SEEDS: u64 = 60;
-
-/// Some seed must fail, and say so in one of these words. Others may see it by what follows from it.
 fn check_found(machine: fn(Box<dyn Machine>) -> Box<dyn Machine>, words: &[&str]) {
-    let parts = Parts { machine, ..Parts::default() };
-    let options = Options { choice: Choice::Queue, steps: 600, parts };
-    let mut other = None;
-    for failure in (1..=SEEDS).filter_map(|seed| run(seed, &options).err()) {
-        if words.iter().any(|word| failure.what.contains(word)) {
-            return;
-        }
-        other = Some(failure);
-    }
-    panic!("found for another reason: {}", other.expect("no seed has found it"));
+    common::check_found(Choice::Queue, machine, words);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! That the simulator finds a broken stream: each test breaks one promise.
 
+mod common;
+
 use bytes::{BufMut, Bytes};
 use kernel::codec::{pack, unpack};
 use kernel::machine::machine_key;
@@ -7,24 +9,11 @@ use kernel::mail::Letter;
 use kernel::rows::Scan;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
-use sim::{Choice, Options, Parts, run};
+use sim::Choice;
 use streams::{Append, Command, Commit, MACHINE, Reply, Retention, StreamId};
 
-/// Seeds within which a broken stream must be found.
-const SEEDS: u64 = 60;
-
-/// Some seed must fail, and say so in one of these words. Others may see it by what follows from it.
 fn check_found(machine: fn(Box<dyn Machine>) -> Box<dyn Machine>, words: &[&str]) {
-    let parts = Parts { machine, ..Parts::default() };
-    let options = Options { choice: Choice::Streams, steps: 600, parts };
-    let mut other = None;
-    for failure in (1..=SEEDS).filter_map(|seed| run(seed, &options).err()) {
-        if words.iter().any(|word| failure.what.contains(word)) {
-            return;
-        }
-        other = Some(failure);
-    }
-    panic!("found for another reason: {}", other.expect("no seed has found it"));
+    common::check_found(Choice::Streams, machine, words);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

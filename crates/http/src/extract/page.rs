@@ -8,12 +8,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kernel::rows::RowsReader;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::limits::{CURSOR_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+use crate::problem::{Problem, ProblemKind};
 
 /// How many items to give: 1 to 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -54,6 +56,37 @@ pub struct Cursor(
     /// The bytes.
     pub Vec<u8>,
 );
+
+impl Cursor {
+    /// Of a list by name: the name that the page before ended with; empty before the first.
+    pub(crate) fn name_before(cursor: Option<Cursor>) -> Result<String, Problem> {
+        let bytes = cursor.map_or(Vec::new(), |cursor| cursor.0);
+        String::from_utf8(bytes).map_err(|_| not_of_this_list())
+    }
+}
+
+pub(crate) fn not_of_this_list() -> Problem {
+    ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
+}
+
+/// A page of a list by name that lies in several shards: each name with the place of its shard, and
+/// where the next page begins. `names` gives those of a shard, at most so many. Blocks.
+pub(crate) fn page_by_name(
+    shards: &[RowsReader],
+    limit: usize,
+    names: impl Fn(&RowsReader, usize) -> Vec<String>,
+) -> (Vec<(String, usize)>, Option<Cursor>) {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for (shard, rows) in shards.iter().enumerate() {
+        // One more than asked for tells whether there is a next page.
+        found.extend(names(rows, limit + 1).into_iter().map(|name| (name, shard)));
+    }
+    found.sort();
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|(name, _)| Cursor(name.clone().into_bytes()));
+    (found, next)
+}
 
 impl TryFrom<String> for Cursor {
     type Error = &'static str;

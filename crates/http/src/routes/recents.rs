@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -298,10 +298,7 @@ async fn history(
         None => u64::MAX,
         Some(Cursor(bytes)) => match <[u8; 8]>::try_from(bytes.as_slice()) {
             Ok(number) => u64::from_be_bytes(number),
-            Err(_) => {
-                let detail = "cursor: not a cursor that this list gave";
-                return Err(ProblemKind::InvalidParameter.because(detail));
-            }
+            Err(_) => return Err(not_of_this_list()),
         },
     };
     let limit = query.limit.unwrap_or_default().get();

@@ -16,7 +16,7 @@ use tenants::{
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Tenant, Verifier};
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -332,9 +332,7 @@ async fn list(
 }
 
 pub(super) fn cursor_bytes<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Problem> {
-    let refuse =
-        |_| ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave");
-    bytes.try_into().map_err(refuse)
+    bytes.try_into().map_err(|_| not_of_this_list())
 }
 
 async fn get(caller: Caller, Path(tenant): Path<String>) -> Result<Answer<TenantView>, Problem> {

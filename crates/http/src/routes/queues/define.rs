@@ -15,7 +15,7 @@ use super::settings::{BackoffView, QueueChange};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, read_part};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name, read_part};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -328,32 +328,21 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<QueuePage>, Problem> {
-    let after = match query.cursor {
-        None => String::new(),
-        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
-            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-        })?,
-    };
+    let after = Cursor::name_before(query.cursor)?;
     let (prefix, limit) = (query.prefix.unwrap_or_default(), query.limit.get());
     let (tenant, now_ms) = (caller.tenant, edge.node.now_ms());
     let shards = edge.node.all_rows();
     let page = move || {
-        let mut found: Vec<(String, u16)> = Vec::new();
-        for (shard, rows) in (0..).zip(&shards) {
-            // One more than asked for tells whether there is a next page.
-            let names = queue::names(rows, tenant, &prefix, &after, limit + 1, |_| true);
-            found.extend(names.into_iter().map(|name| (name, shard)));
-        }
-        found.sort();
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next_cursor = found.last().filter(|_| more).map(|(name, _)| name.clone().into_bytes());
-        let view = |(name, shard): (String, u16)| {
-            let described = queue::queue(&shards[usize::from(shard)], tenant, &name)?;
+        let (found, next_cursor) = page_by_name(&shards, limit, |rows, limit| {
+            queue::names(rows, tenant, &prefix, &after, limit, |_| true)
+        });
+        let view = |(name, shard): (String, usize)| {
+            let described = queue::queue(&shards[shard], tenant, &name)?;
+            let shard = u16::try_from(shard).expect("shards are few");
             Some(shown(shard, name, described, now_ms))
         };
         let items = found.into_iter().filter_map(view).collect();
-        QueuePage { items, next_cursor: next_cursor.map(Cursor) }
+        QueuePage { items, next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }

@@ -14,7 +14,7 @@ use super::shown::MessageView;
 use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{self, Whole};
 use crate::queues::service::{self, Leased};
@@ -211,9 +211,7 @@ pub(super) async fn peek(
         let after = query.cursor.as_ref().map(|cursor| cursor.0.as_slice());
         queue::peek_after(&rows, tenant, number, state, after, limit)
     };
-    let (peeked, next) = edge.node.read(read).await?.ok_or_else(|| {
-        ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-    })?;
+    let (peeked, next) = edge.node.read(read).await?.ok_or_else(not_of_this_list)?;
     let Whole { messages, room } = large::whole(&edge, tenant, peeked, None).await?;
     let messages = messages.into_iter().map(MessageView::of_peeked).collect();
     Ok(PeekPage { messages, next_cursor: next.map(Cursor), room })

@@ -16,7 +16,7 @@ use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
@@ -251,41 +251,25 @@ async fn create(
     Ok((status, Answer(TopicMade { topic_id: topic_id(number), name: name.clone() })))
 }
 
-/// The name that the page before ended with.
-fn after(cursor: Option<Cursor>) -> Result<String, Problem> {
-    let Some(Cursor(bytes)) = cursor else { return Ok(String::new()) };
-    String::from_utf8(bytes).map_err(|_| {
-        ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-    })
-}
-
 async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<TopicPage>, Problem> {
-    let after = after(query.cursor)?;
+    let after = Cursor::name_before(query.cursor)?;
     let (tenant, limit, shards) = (caller.tenant, query.limit.get(), edge.node.all_rows());
     let read = move || {
-        let mut names = Vec::new();
-        for rows in &shards {
-            names.extend(queue::topic_names(rows, tenant, &after, limit + 1));
-        }
-        names.sort();
-        names
+        page_by_name(&shards, limit, |rows, limit| queue::topic_names(rows, tenant, &after, limit))
     };
-    let mut names = edge.node.read(read).await?;
-    let more = names.len() > limit;
-    names.truncate(limit);
-    let next = names.last().filter(|_| more).map(|name| Cursor(name.clone().into_bytes()));
-    let mut items = Vec::with_capacity(names.len());
-    for name in names {
+    let (found, next_cursor) = edge.node.read(read).await?;
+    let mut items = Vec::with_capacity(found.len());
+    for (name, _) in found {
         // Deleted meanwhile, perhaps.
         if let Ok(topic) = find(&edge, &caller, &name).await {
             items.push(shown(name, topic));
         }
     }
-    Ok(Answer(TopicPage { items, next_cursor: next }))
+    Ok(Answer(TopicPage { items, next_cursor }))
 }
 
 async fn get(
@@ -339,7 +323,7 @@ async fn subscriptions(
     Path(name): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<SubscriptionPage>, Problem> {
-    let (after, limit) = (after(query.cursor)?, query.limit.get());
+    let (after, limit) = (Cursor::name_before(query.cursor)?, query.limit.get());
     let mut names = find(&edge, &caller, &name).await?.subscriptions;
     // The empty name is none, so the first page begins with the first.
     let mut rest = names.split_off(&after).into_iter().filter(|(name, _)| *name != after);

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{check_name, find, refused, within};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::streams::{find as find_stream, partition, submit};
@@ -309,31 +309,19 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<StreamPage>, Problem> {
-    let after = match query.cursor {
-        None => String::new(),
-        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
-            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-        })?,
-    };
+    let after = Cursor::name_before(query.cursor)?;
     let (prefix, limit) = (query.prefix.unwrap_or_default(), query.limit.get());
     let (tenant, shards) = (caller.tenant, edge.node.all_rows());
     let page = move || {
-        let mut found: Vec<(String, usize)> = Vec::new();
-        for (shard, rows) in shards.iter().enumerate() {
-            // One more than asked for tells whether there is a next page.
-            let names = streams::names(rows, tenant, &prefix, &after, limit + 1);
-            found.extend(names.into_iter().map(|name| (name, shard)));
-        }
-        found.sort();
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next_cursor = found.last().filter(|_| more).map(|(name, _)| name.clone().into_bytes());
+        let (found, next_cursor) = page_by_name(&shards, limit, |rows, limit| {
+            streams::names(rows, tenant, &prefix, &after, limit)
+        });
         let view = |(name, shard): (String, usize)| {
             let stream = streams::stream(&shards[shard], tenant, &name)?;
             Some(summary(name, &stream))
         };
         let items = found.into_iter().filter_map(view).collect();
-        StreamPage { items, next_cursor: next_cursor.map(Cursor) }
+        StreamPage { items, next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{check_name, find, find_with_group, group_refused, no_group};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Limit, Path, Query};
+use crate::extract::{Cursor, Limit, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::streams::{partition, submit};
@@ -187,24 +187,17 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer<GroupPage>, Problem> {
     let stream = find(&edge, &caller, &name).await?;
-    let after = match query.cursor {
-        None => String::new(),
-        Some(Cursor(bytes)) => String::from_utf8(bytes).map_err(|_| {
-            ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
-        })?,
-    };
+    let after = Cursor::name_before(query.cursor)?;
     let (node, tenant, limit) = (edge.node.clone(), caller.tenant, query.limit.get());
     let limit = limit.min(PAGE_GROUPS_MAX);
     let page = move || {
         let rows = node.rows(streams::place(tenant, &name));
-        // One more than asked for tells whether there is a next page.
-        let mut names = streams::group_names(&rows, tenant, stream.id, &after, limit + 1);
-        let more = names.len() > limit;
-        names.truncate(limit);
-        let last = names.last().filter(|_| more);
-        let next_cursor = last.map(|name| Cursor(name.clone().into_bytes()));
+        let home = std::slice::from_ref(&rows);
+        let (found, next_cursor) = page_by_name(home, limit, |rows, limit| {
+            streams::group_names(rows, tenant, stream.id, &after, limit)
+        });
         let infos = partitions(&node, tenant, &stream);
-        let summary = |group: String| {
+        let summary = |(group, _): (String, usize)| {
             let known = streams::group(&rows.get(&streams::group_row(tenant, stream.id, &group))?);
             let committed = streams::committed(&rows, tenant, stream.id, &group);
             let lag =
@@ -217,7 +210,7 @@ pub(super) async fn list(
                 group,
             })
         };
-        GroupPage { items: names.into_iter().filter_map(summary).collect(), next_cursor }
+        GroupPage { items: found.into_iter().filter_map(summary).collect(), next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }
