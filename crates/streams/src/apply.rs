@@ -8,7 +8,7 @@ use kernel::{Machine, MachineId, Turn, Unreadable};
 use crate::MACHINE;
 use crate::command::{Command, Create, NewSettings, Post, Refusal, Reply, StreamId, Update};
 use crate::query::partition_place;
-use crate::state::{Alarm, Stream, key, read, row, stream_key};
+use crate::state::{Alarm, Stream, key, past_epoch_key, read, row, stream_key};
 use crate::{group, partition};
 
 /// The machine. It keeps nothing at hand: everything is in rows.
@@ -87,6 +87,7 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
     }
     let id = StreamId { shard: turn.shard().0, number: turn.unique() };
     let now_ms = turn.now_ms();
+    let past = turn.rows().get(&past_epoch_key(turn.tenant())).map(|row| read(&row));
     let stream = Stream {
         id,
         version: 1,
@@ -94,7 +95,7 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
         updated_ms: now_ms,
         settings: create.settings,
         groups: 0,
-        last_epoch: now_ms,
+        last_epoch: past.unwrap_or(0).max(now_ms),
     };
     show(turn, &create.stream, &stream);
     turn.count(0, 1);
@@ -130,7 +131,12 @@ fn change(turn: &mut Turn<'_>, update: &Update) -> Reply {
 fn delete(turn: &mut Turn<'_>, name: &str) -> Reply {
     let Some(stream) = find(turn, name) else { return Reply::Refused(Refusal::NoStream) };
     let (tenant, id) = (turn.tenant(), stream.id);
-    group::delete_all(turn, &stream);
+    let last_epoch = group::delete_all(turn, &stream);
+    if last_epoch > turn.now_ms() {
+        let key = past_epoch_key(tenant);
+        let past: u64 = turn.rows().get(&key).map_or(0, |row| read(&row));
+        turn.put(key, row(&past.max(last_epoch)));
+    }
     for kind in [b'g', b'm', b'o'] {
         turn.delete_prefix(&key(tenant, kind, id));
     }

@@ -275,13 +275,18 @@ fn forget(turn: &mut Turn<'_>, id: StreamId, name: &str, group: &GroupRow) {
     turn.publish(group_key(turn.tenant(), id, name), None);
 }
 
-/// Before the rows of all groups of a stream are deleted: there are [`GROUPS_MAX`] at most.
-pub(crate) fn delete_all(turn: &mut Turn<'_>, stream: &Stream) {
+/// Before the rows of all groups of a stream are deleted: there are [`GROUPS_MAX`] at most. The last
+/// epoch that any has had.
+pub(crate) fn delete_all(turn: &mut Turn<'_>, stream: &Stream) -> u64 {
     let prefix = key(turn.tenant(), b'g', stream.id);
     let groups = turn.rows().scan(&Scan::prefix(&prefix));
+    let mut last_epoch = stream.last_epoch;
     for (group_key, row) in &groups {
         let name = std::str::from_utf8(&group_key[prefix.len()..]).expect("put from a string");
-        forget(turn, stream.id, name, &read(row));
+        let group: GroupRow = read(row);
+        last_epoch = last_epoch.max(group.epoch);
+        forget(turn, stream.id, name, &group);
     }
     turn.count(0, -i64::from(stream.groups));
+    last_epoch
 }

@@ -6,6 +6,7 @@
 //!   'g'   stream, group                       Group: epoch, who owns what
 //!   'm'   stream, group, member               Seen: when a member was last heard of
 //!   'o'   stream, group, partition            the next offset, as committed
+//!   'e'   nothing                             the last epoch of deleted streams
 //!   'p'   stream, partition                   Partition: start, next, retention
 //!   'r'   stream, partition, first offset     run of records, loose or a chunk
 //!   'h'   stream, partition, first offset     Chunk: what there is to know to drop it
@@ -14,7 +15,7 @@
 //!   'x'   stream, partition                   nothing: the stream is deleted
 //! ```
 //!
-//! 'd', 'g', 'm' and 'o' are at the stream's home, the others where the partition is. A stream is its
+//! 'd', 'g', 'm', 'o' and 'e' are at the stream's home, the others where the partition is. A stream is its
 //! id from 'g' on: never used again, so that nothing of a deleted stream shows in one that has its
 //! name later.
 
@@ -82,8 +83,8 @@ pub(crate) struct Chunk {
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupRow {
-    /// Of a group that was made anew, later than any that the group of its name had before: a commit
-    /// that was long under way is not taken for one of its own.
+    /// Of a group that was made anew, later than any that the group of its name had before, of this
+    /// stream or of a deleted one: a commit that was long under way is not taken for one of its own.
     pub(crate) epoch: u64,
     /// The epoch of the last seek; the first one when there was none.
     pub(crate) sought: u64,
@@ -124,6 +125,12 @@ pub(crate) fn stream_key(tenant: TenantId, name: &str) -> Vec<u8> {
     let mut key = machine_key(MACHINE, b'd', tenant);
     key.put_slice(name.as_bytes());
     key
+}
+
+/// No group of a deleted stream has had a later epoch. There only if time had not caught up with the
+/// epochs when a stream was deleted: a stream that is made later begins with the time.
+pub(crate) fn past_epoch_key(tenant: TenantId) -> Vec<u8> {
+    machine_key(MACHINE, b'e', tenant)
 }
 
 /// The beginning of a stream's keys of one kind.

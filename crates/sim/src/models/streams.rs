@@ -12,7 +12,7 @@ mod look;
 mod partitions;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -41,7 +41,7 @@ struct Stream {
     updated_ms: u64,
     settings: Settings,
     groups: Vec<Group>,
-    /// The latest that a deleted group had, or when the stream was made.
+    /// The latest that a deleted group or stream had, or when the stream was made.
     last_epoch: u64,
 }
 
@@ -56,6 +56,8 @@ pub struct StreamsModel {
     partitions: Vec<Partition>,
     /// Partitions that were deleted, and until when they are remembered.
     gone: Vec<(PartitionName, u64)>,
+    /// The latest epoch of a tenant's deleted streams.
+    past_epochs: BTreeMap<TenantId, u64>,
     now_ms: u64,
     /// To be looked at.
     touched: BTreeSet<PartitionName>,
@@ -69,6 +71,7 @@ impl StreamsModel {
             streams: Vec::new(),
             partitions: Vec::new(),
             gone: Vec::new(),
+            past_epochs: BTreeMap::new(),
             now_ms: 0,
             touched: BTreeSet::new(),
             touched_streams: BTreeSet::new(),
@@ -104,6 +107,7 @@ impl StreamsModel {
         let Reply::Created { id, new: true } = *actual else {
             return Err(format!("a stream was not made: {actual:?}"));
         };
+        let past = self.past_epochs.get(&tenant).copied().unwrap_or(0);
         let name = (tenant, create.stream);
         self.ledger.borrow_mut().made(&name, id, create.settings)?;
         self.streams.push(Stream {
@@ -114,7 +118,7 @@ impl StreamsModel {
             updated_ms: self.now_ms,
             settings: create.settings,
             groups: Vec::new(),
-            last_epoch: self.now_ms,
+            last_epoch: past.max(self.now_ms),
         });
         Ok(Reply::Created { id, new: true })
     }
@@ -145,6 +149,9 @@ impl StreamsModel {
     fn delete(&mut self, scene: &mut Scene<'_>, at: usize) -> Reply {
         let stream = self.streams.remove(at);
         self.ledger.borrow_mut().deleted(&stream.name);
+        let past = self.past_epochs.entry(stream.name.0).or_insert(0);
+        let epochs = stream.groups.iter().map(|group| group.epoch);
+        *past = epochs.fold(stream.last_epoch.max(*past), u64::max);
         for partition in 0..stream.settings.partitions {
             let to = partition_place(scene.tenant(), stream.id, partition);
             scene.send(to, MACHINE, pack(2, 1, &(stream.id, partition)));

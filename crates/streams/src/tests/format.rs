@@ -159,6 +159,7 @@ fn rows_have_their_bytes() {
     };
     check(&row(&group), expect!["010108020301016d010405010607"]);
     check(&row(&Seen { session_ms: 1, seen_ms: 300 }), expect!["0101ac02"]);
+    check(&row(&300_u64), expect!["01ac02"]);
 }
 
 #[test]
@@ -217,6 +218,7 @@ fn keys_have_their_bytes() {
         &crate::state::offset_key(TENANT, ID, "g", 5),
         expect!["00056f000000070002000000000000012c0001670005"],
     );
+    check(&crate::state::past_epoch_key(TENANT), expect!["00056500000007"]);
     // Placement is for ever: records would not be found elsewhere.
     assert_eq!((place(TENANT, "s").0, partition_place(TENANT, ID, 5).0), (3882, 1819));
 }

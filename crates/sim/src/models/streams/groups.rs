@@ -219,7 +219,7 @@ impl StreamsModel {
         if !group.may_commit(commit) {
             return Ok(Reply::Refused(Refusal::StaleMember { epoch: group.epoch }));
         }
-        self.ledger.borrow_mut().committed(stream.id, commit)?;
+        self.ledger.borrow_mut().committed(&stream.name, commit)?;
         let mut now = BTreeMap::new();
         for (partition, offset) in &commit.offsets {
             let known = group.offsets.get(partition).copied().unwrap_or(0);

@@ -40,7 +40,7 @@ pub(super) struct Ledger {
     pub(super) reopened: BTreeSet<StreamId>,
     pub(super) heard: Vec<Heard>,
     /// Who has committed a partition in an epoch.
-    commits: BTreeMap<(StreamId, String, u16, u64), String>,
+    commits: BTreeMap<(Name, String, u16, u64), String>,
 }
 
 impl Ledger {
@@ -71,12 +71,12 @@ impl Ledger {
         self.streams.iter().any(|(name, known)| name.0 == tenant && known.id == id)
     }
 
-    /// In one epoch no two members commit the same partition, even if their group was deleted and
-    /// made anew between.
-    pub(super) fn committed(&mut self, id: StreamId, commit: &Commit) -> Result<(), Difference> {
+    /// In one epoch no two members commit the same partition, even if their group or its stream was
+    /// deleted and made anew between.
+    pub(super) fn committed(&mut self, name: &Name, commit: &Commit) -> Result<(), Difference> {
         let (Some(member), Some(epoch)) = (&commit.member, commit.epoch) else { return Ok(()) };
         for partition in commit.offsets.keys() {
-            let key = (id, commit.group.clone(), *partition, epoch);
+            let key = (name.clone(), commit.group.clone(), *partition, epoch);
             let first = self.commits.entry(key).or_insert_with(|| member.clone());
             same("who commits a partition in an epoch", &*first, member)?;
         }
