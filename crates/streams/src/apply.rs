@@ -6,7 +6,9 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
 
 use crate::MACHINE;
-use crate::command::{Command, Create, NewSettings, Post, Refusal, Reply, StreamId, Update};
+use crate::command::{
+    Command, Create, NewSettings, PARTITIONS_MAX, Post, Refusal, Reply, StreamId, Update,
+};
 use crate::query::partition_place;
 use crate::state::{Alarm, Stream, key, past_epoch_key, read, row, stream_key};
 use crate::{group, partition};
@@ -78,6 +80,7 @@ pub(crate) fn show(turn: &mut Turn<'_>, name: &str, stream: &Stream) {
 }
 
 fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
+    assert!(create.settings.partitions <= PARTITIONS_MAX, "the edge bounds partitions");
     if let Some(stream) = find(turn, &create.stream) {
         return if stream.settings == create.settings {
             Reply::Created { id: stream.id, new: false }
@@ -104,6 +107,7 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
 
 /// Groups find new partitions when a member is next heard of.
 fn change(turn: &mut Turn<'_>, update: &Update) -> Reply {
+    assert!(update.settings.partitions <= PARTITIONS_MAX, "the edge bounds partitions");
     let Some(mut stream) = find(turn, &update.stream) else {
         return Reply::Refused(Refusal::NoStream);
     };

@@ -7,7 +7,8 @@ use kernel::Unreadable;
 use kernel::codec::{pack, read_versioned, split_command, unpack, versioned};
 use serde::{Deserialize, Serialize};
 
-/// Partitions of a stream, at most.
+/// Partitions of a stream, at most: as many offsets a join answers, a commit writes and a seek moves,
+/// so it bounds what they do in apply. *(frozen)*
 pub const PARTITIONS_MAX: u16 = 1024;
 /// Groups of a stream, at most. *(frozen)*
 pub const GROUPS_MAX: u32 = 1000;
@@ -79,7 +80,7 @@ pub struct Retention {
 /// How a stream behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// 1 to [`PARTITIONS_MAX`], which the edge has checked. May grow, never shrink.
+    /// 1 to [`PARTITIONS_MAX`], which the edge has checked and apply asserts. May grow, never shrink.
     pub partitions: u16,
     /// What is kept.
     pub retention: Retention,

@@ -340,6 +340,23 @@ fn a_commit_of_a_stream_that_was_deleted_does_nothing_to_one_of_its_name() {
 }
 
 #[test]
+fn a_join_answers_as_many_offsets_as_a_stream_may_have_partitions() {
+    let mut bench = bench(PARTITIONS_MAX);
+    bench.join("ann");
+    let all: Vec<(u16, u64)> = (0..PARTITIONS_MAX).map(|partition| (partition, 1)).collect();
+    assert_eq!(bench.commit("ann", epoch(1), &all), done(&all));
+    let owned = bench.join("ann").owned;
+    assert_eq!(owned.len(), usize::from(PARTITIONS_MAX));
+    assert!(owned.iter().all(|owned| owned.committed == Some(1)));
+}
+
+#[test]
+#[should_panic = "the edge bounds partitions"]
+fn no_stream_has_more_partitions_than_bound_what_a_join_does() {
+    bench(PARTITIONS_MAX + 1);
+}
+
+#[test]
 fn there_are_no_more_groups_and_members_than_may_be() {
     let mut bench = bench(1);
     let join = |bench: &mut Bench, group: &str, member: &str| {
