@@ -156,7 +156,11 @@ impl Queues {
         if !of_tenant.contains_key(name) {
             let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
             let counts = turn.rows().get(&key(tenant, b'c', queue.number));
-            let counts = read(&counts.expect("every queue has counts"));
+            let row = counts.expect("every queue has counts");
+            let mut counts = Counts::decode(&row);
+            if row[0] == 1 {
+                counts.archived = large::held(turn, queue.number);
+            }
             of_tenant.insert(name.to_owned(), (queue, counts));
             self.held += 1;
         }
@@ -186,7 +190,7 @@ impl Queues {
             let leased = counts.leased.cast_signed() - before.1.cast_signed();
             turn.count_all(Usage { bytes, leased, ..Usage::default() });
         }
-        let row = Bytes::from(row(counts));
+        let row = counts.encode();
         let counts_key = key(turn.tenant(), b'c', queue.number);
         turn.put(counts_key.clone(), row.clone());
         turn.publish(counts_key, Some(row));
@@ -204,7 +208,7 @@ impl Queues {
             settings,
         };
         show(turn, name, &queue);
-        turn.put(key(turn.tenant(), b'c', number), row(&Counts::default()));
+        turn.put(key(turn.tenant(), b'c', number), Counts::default().encode());
         turn.count_all(Usage { entities: 1, queues: 1, ..Usage::default() });
         number
     }

@@ -71,10 +71,16 @@ fn reservation_key(tenant: TenantId, number: u64) -> Vec<u8> {
     key
 }
 
-fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
+pub(crate) fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
     let mut key = key(tenant, b'o', queue);
     key.put_u64(sequence);
     key
+}
+
+/// How many bodies a queue holds whose counts do not say so: an older binary wrote them. Once for each
+/// queue, so it may look at all of them.
+pub(crate) fn held(turn: &Turn<'_>, queue: u64) -> u64 {
+    turn.rows().scan(&Scan::prefix(&key(turn.tenant(), b'o', queue))).len() as u64
 }
 
 fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
@@ -163,6 +169,7 @@ impl Desk<'_, '_> {
         if let Some(body) = ArchivedBody::of(&message.parcel) {
             let key = held_key(self.tenant(), self.number(), message.head.sequence);
             self.turn.put_new(key, row(&body));
+            self.counts.archived += 1;
         }
     }
 
@@ -170,6 +177,7 @@ impl Desk<'_, '_> {
     pub(crate) fn pass_body_on(&mut self, message: &Message) -> Option<ArchivedBody> {
         let body = ArchivedBody::of(&message.parcel)?;
         self.turn.delete(&held_key(self.tenant(), self.number(), message.head.sequence));
+        self.counts.archived -= 1;
         Some(body)
     }
 

@@ -59,8 +59,8 @@ pub use command::{
 };
 pub use large::{QueueEffect, RESERVED_MS};
 pub use query::{
-    Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row, names,
-    peek_after, peek_all, place, queue, queues, ready,
+    Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row,
+    holds_body, names, peek_after, peek_all, place, queue, queues, ready,
 };
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};

@@ -7,6 +7,7 @@ use kernel::{TenantId, VirtualShard};
 use crate::MACHINE;
 use crate::command::{Settings, Story};
 use crate::fifo::READY;
+use crate::large::held_key;
 use crate::parcel::ArchivedBody;
 use crate::state::{
     Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
@@ -56,7 +57,7 @@ pub fn counts_row(tenant: TenantId, queue: u64) -> Vec<u8> {
 /// Reads the value of [`counts_row`].
 #[must_use]
 pub fn counts(value: &[u8]) -> Counts {
-    read(value)
+    Counts::decode(value)
 }
 
 /// What a view of this machine's has ready for those who wait for it: of [`counts_row`], and of
@@ -166,6 +167,12 @@ fn oldest_of(rows: &impl ReadRows, tenant: TenantId, queue: u64, lane: &Lane) ->
         row
     };
     Some(Message::decode(&row).head.sent_ms)
+}
+
+/// Whether a queue has the body of this message, which lies in the archive.
+#[must_use]
+pub fn holds_body(rows: &impl ReadRows, tenant: TenantId, queue: u64, sequence: u64) -> bool {
+    rows.get(&held_key(tenant, queue, sequence)).is_some()
 }
 
 /// Which messages to look at.

@@ -22,7 +22,7 @@
 //! queue shows in one that has its name later.
 
 use bytes::{BufMut, Bytes};
-use kernel::codec::{read_versioned, versioned};
+use kernel::codec::{read_versioned, unpack, versioned, versioned_as};
 use kernel::machine::machine_key;
 use kernel::{TenantId, TimerId, Unreadable};
 use serde::{Deserialize, Serialize};
@@ -103,12 +103,28 @@ pub struct Counts {
     pub(crate) minutes: [(u64, Totals); 2],
     /// The job that moves messages away, and its timer.
     pub(crate) redrive: Option<(u64, (u64, u64))>,
+    /// Of all of them, those whose bodies lie in the archive. The last field: version 1 had none.
+    pub archived: u64,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
 const MINUTE_MS: u64 = 60_000;
 
 impl Counts {
+    pub(crate) fn encode(&self) -> Bytes {
+        versioned_as(2, self).into()
+    }
+
+    /// Reads a row of this machine's.
+    pub(crate) fn decode(row: &[u8]) -> Counts {
+        let newest = match row {
+            [1, body @ ..] => &[body, &[0]].concat(),
+            [2, body @ ..] => body,
+            _ => panic!("counts of a version that this binary is too old for"),
+        };
+        unpack("counts of a queue", newest).expect("rows are this machine's alone")
+    }
+
     /// Messages, or groups with messages, that a receiver would get now.
     #[must_use]
     pub fn ready(&self) -> u64 {

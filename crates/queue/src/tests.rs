@@ -63,12 +63,13 @@ impl Bench {
     fn check(&self) {
         let Some(described) = queue(&self.rig.rows, TENANT, JOBS) else { return };
         let mut seen = std::collections::BTreeSet::new();
-        let mut bytes = 0;
+        let (mut bytes, mut archived) = (0, 0);
         let mut count = |state| {
             let found = peek_all(&self.rig.rows, TENANT, described.definition.number, state);
             for message in &found {
                 assert!(seen.insert(message.sequence), "{} is in two places", message.sequence);
                 bytes += crate::state::message_bytes(&message.parcel);
+                archived += u64::from(parcel::ArchivedBody::of(&message.parcel).is_some());
             }
             found.len() as u64
         };
@@ -76,7 +77,7 @@ impl Bench {
         assert_eq!(count(PeekState::Visible), counts.visible, "visible");
         assert_eq!(count(PeekState::Delayed), counts.delayed, "delayed");
         assert_eq!(count(PeekState::Leased), counts.leased, "leased");
-        assert_eq!(bytes, counts.bytes, "bytes");
+        assert_eq!((bytes, archived), (counts.bytes, counts.archived), "bytes and bodies");
         let usage = self.rig.ground.usage()[&TENANT];
         assert_eq!((usage.entities, usage.bytes >= 0), (usage.entities.max(1), true));
         let names = names(&self.rig.rows, TENANT, "", "", usize::MAX, |_| true);

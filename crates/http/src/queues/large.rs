@@ -7,6 +7,9 @@
 //!
 //! A crash on the way in leaves a reservation, which ends by itself and takes the object with it.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
 use kernel::{IdempotencyKey, TenantId};
 use node::{BodyError, Refusal};
@@ -159,6 +162,8 @@ pub(crate) trait Parcelled {
     fn parcel(&self) -> &[u8];
     /// What it is called in logs.
     fn id(&self) -> queue::MessageId;
+    /// Its place in its queue.
+    fn sequence(&self) -> u64;
 }
 
 impl Parcelled for queue::Delivery {
@@ -168,6 +173,10 @@ impl Parcelled for queue::Delivery {
 
     fn id(&self) -> queue::MessageId {
         self.id
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
     }
 }
 
@@ -179,6 +188,10 @@ impl Parcelled for queue::Peeked {
     fn id(&self) -> queue::MessageId {
         self.id
     }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
+    }
 }
 
 /// Messages with what is in them, wherever it lay.
@@ -188,13 +201,24 @@ pub(crate) struct Whole<T> {
     pub(crate) room: Option<Taken>,
 }
 
+/// A queue that has messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) tenant: TenantId,
+    pub(crate) name: &'a str,
+    pub(crate) definition: &'a Definition,
+}
+
 /// Room for the large bodies of one receive, whichever messages it gets: a few small ones, or one of
-/// any size.
+/// any size. A queue that takes none may have some: of before, or as dead letters.
 pub(crate) async fn room_to_receive(
     edge: &Edge,
-    definition: &Definition,
+    source: Source<'_>,
 ) -> Result<Option<Taken>, Problem> {
-    if !definition.settings.large_bodies {
+    let Source { tenant, name, definition } = source;
+    let may_come = definition.settings.large_bodies
+        || service::counts(edge, tenant, name, definition.number).await?.archived > 0;
+    if !may_come {
         return Ok(None);
     }
     let bytes = usize::try_from(LARGE_BODY_BYTES_MAX).expect("a few megabytes");
@@ -214,11 +238,12 @@ fn large_bytes<T: Parcelled>(messages: &[T]) -> usize {
     usize::try_from(bodies.map(|body| body.bytes).sum::<u64>()).unwrap_or(usize::MAX)
 }
 
-/// Opens the parcels of messages, in room that was taken for them, or else waits for some. One whose body is not what was sent is left out, and told of in
-/// the log: its lease ends, and in the end it is a dead letter.
+/// Opens the parcels of messages, in room that was taken for them, or else waits for some. One whose
+/// body is not what was sent is left out, and told of in the log: its lease ends, and in the end it is
+/// a dead letter. So is one that is gone meanwhile, and its body with it: that is nothing to tell of.
 pub(crate) async fn whole<T: Parcelled>(
     edge: &Edge,
-    tenant: TenantId,
+    source: Source<'_>,
     messages: Vec<T>,
     room: Option<Taken>,
 ) -> Result<Whole<T>, Problem> {
@@ -232,8 +257,11 @@ pub(crate) async fn whole<T: Parcelled>(
     for message in messages {
         let mut parcel = Parcel::decode(message.parcel());
         if let Some(at) = ArchivedBody::of(message.parcel()) {
-            match fill(edge, tenant, at, &mut parcel).await {
+            match fill(edge, source.tenant, at, &mut parcel).await {
                 Ok(()) => {}
+                Err(BodyError::Lost(_)) if !is_held(edge, source, message.sequence()).await? => {
+                    continue;
+                }
                 Err(error) => {
                     let id = super::message_id(message.id());
                     tracing::error!(%error, message = id, "a large body is not handed out");
@@ -251,6 +279,13 @@ pub(crate) async fn whole<T: Parcelled>(
         Some(what) if opened.is_empty() => Err(Refusal::Archive { what }.into()),
         _ => Ok(Whole { messages: opened, room }),
     }
+}
+
+/// Whether a message that was there is there still.
+async fn is_held(edge: &Edge, source: Source<'_>, sequence: u64) -> Result<bool, Refusal> {
+    let (tenant, number) = (source.tenant, source.definition.number);
+    let rows = edge.node.rows(queue::place(tenant, source.name));
+    edge.node.read(move || queue::holds_body(&rows, tenant, number, sequence)).await
 }
 
 async fn fill(

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kernel::{Envelope, IdempotencyKey, TenantId, VirtualShard};
 use node::{Refusal, View};
-use queue::{Command, Definition, Delivery, Receive, Reply, Send, SendRefusal, Sent};
+use queue::{Command, Counts, Definition, Delivery, Receive, Reply, Send, SendRefusal, Sent};
 use tokio::time::Instant;
 
-use super::large::{self, NotStored, Outgoing};
+use super::large::{self, NotStored, Outgoing, Source};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -177,6 +177,17 @@ async fn ready(edge: &Edge, tenant: TenantId, name: &str, line: &[u8]) -> Result
     Ok(view.map_or(0, |view| queue::ready(line, &view.value)))
 }
 
+/// What is in a queue; nothing when there is no such queue any more.
+pub(crate) async fn counts(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    number: u64,
+) -> Result<Counts, Refusal> {
+    let view = view(edge, tenant, name, queue::counts_row(tenant, number)).await?;
+    Ok(view.map_or_else(Counts::default, |view| queue::counts(&view.value)))
+}
+
 /// Messages that were leased.
 pub(crate) struct Leased {
     pub(crate) deliveries: Vec<Delivery>,
@@ -213,7 +224,8 @@ pub(crate) async fn receive(
         }
         // Before anything is leased: what is refused afterwards has been received all the same, and
         // would be a dead letter in the end that nobody has seen.
-        let room = large::room_to_receive(edge, definition).await?;
+        let source = Source { tenant, name: &name, definition };
+        let room = large::room_to_receive(edge, source).await?;
         // Each try under a key of its own: one that got nothing must not be answered so again.
         let key = attempt.map(|attempt| part_of(attempt, tries));
         tries += 1;

@@ -17,7 +17,7 @@ use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
-use crate::queues::large::{self, Whole};
+use crate::queues::large::{self, Source, Whole};
 use crate::queues::parcel::{dedup_of_body, dedup_of_key};
 use crate::queues::service::Leased;
 use crate::queues::{message_id, receipt, receipt_handle, service};
@@ -267,7 +267,8 @@ impl Session<'_> {
             None => self.take(&definition, receive, wait, None).await?,
         };
         let Leased { deliveries, room } = received;
-        let whole = large::whole(self.edge, self.caller.tenant, deliveries, room).await;
+        let source = Source { tenant: self.caller.tenant, name, definition: &definition };
+        let whole = large::whole(self.edge, source, deliveries, room).await;
         let Whole { messages, room } = whole.map_err(super::refusal)?;
         if let Some(room) = room {
             let _kept = self.room.set(room);

@@ -415,14 +415,21 @@ async fn a_receive_without_room_for_large_bodies_leases_nothing() {
     };
     let (server, _) = Server::start_product_with(1, change).await;
     server.large("jobs").await;
+    server.large("others").await;
+    server.make(json!({"name": "small"})).await;
     server.send_to("jobs", json!({"body": text(300 << 10)})).await;
-    let path = "/v1/queues/jobs/messages";
-    let slow = server.fill_room(path).await;
     let receive = "/v1/queues/jobs/messages:receive";
-    server.post(receive, "{}").await.problem(503, "overloaded");
-    let ask = json!({"QueueUrl": "http://x/sqs/default/jobs"});
-    assert_eq!(server.sqs_call("ReceiveMessage", &ask).await.status, 503);
-    drop(slow);
+    let head = "content-type: application/json\r\n";
+    // One that takes no large bodies any more has what it had.
+    for change in [r#"{"largeBodies": true}"#, r#"{"largeBodies": false}"#] {
+        let slow = server.fill_room("/v1/queues/others/messages").await;
+        assert_eq!(server.send("PATCH", "/v1/queues/jobs", head, change).await.status, 200);
+        server.post(receive, "{}").await.problem(503, "overloaded");
+        let ask = json!({"QueueUrl": "http://x/sqs/default/jobs"});
+        assert_eq!(server.sqs_call("ReceiveMessage", &ask).await.status, 503);
+        assert_eq!(server.receive("small", json!({})).await.len(), 0, "it needs no room");
+        drop(slow);
+    }
     let got = async {
         loop {
             let answer = server.post(receive, "{}").await;

@@ -298,3 +298,30 @@ fn settings_with_large_bodies_are_as_they_always_lay_in_rows() {
     let hex: String = command.encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, expected);
 }
+
+#[test]
+fn counts_of_before_bodies_were_counted_are_made_good_when_they_are_read() {
+    let counts = Counts { visible: 1, archived: 300, ..Counts::default() };
+    let golden = [&[2, 1][..], &[0; 33], &[0xac, 2]].concat();
+    assert_eq!(counts.encode(), golden);
+    assert_eq!(Counts::decode(&golden), counts);
+    let old = [&[1][..], &golden[1..golden.len() - 2]].concat();
+    assert_eq!(Counts::decode(&old), Counts { archived: 0, ..counts });
+
+    let mut bench = standard();
+    bench.send_large(new(""));
+    bench.send_large(new(""));
+    bench.send_all(vec![new("small")]);
+    let row_key = counts_row(TENANT, bench.described().definition.number);
+    let mut row = bench.rig.rows.get(&row_key).expect("every queue has counts").to_vec();
+    row.pop();
+    row[0] = 1;
+    bench.rig.rows.put(row_key, row);
+    bench.rig.machine = Queues::default();
+    let got = bench.receive(3);
+    assert_eq!(bench.described().counts.archived, 2);
+    bench.ack(&[got[0].receipt, got[2].receipt]);
+    assert_eq!(bench.described().counts.archived, 1);
+    bench.apply(&Command::Purge { queue: JOBS.into() });
+    assert_eq!(bench.described().counts.archived, 0);
+}

@@ -16,7 +16,7 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
-use crate::queues::large::{self, Whole};
+use crate::queues::large::{self, Source, Whole};
 use crate::queues::service::{self, Leased};
 use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
@@ -132,7 +132,8 @@ pub(super) async fn receive_from(
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
     let Leased { deliveries, room } = received.map_err(|refusal| refused(&name, refusal))?;
-    let Whole { messages, room } = large::whole(edge, caller.tenant, deliveries, room).await?;
+    let source = Source { tenant: caller.tenant, name: &name, definition: &definition };
+    let Whole { messages, room } = large::whole(edge, source, deliveries, room).await?;
     let messages = messages.into_iter().map(MessageView::of_delivery).collect();
     Ok(Received { messages, room })
 }
@@ -199,7 +200,8 @@ pub(super) async fn peek(
     Path(name): Path<String>,
     Query(query): Query<PeekQuery>,
 ) -> Result<PeekPage, Problem> {
-    let number = find(&edge, &caller, &name).await?.number;
+    let definition = find(&edge, &caller, &name).await?;
+    let number = definition.number;
     let state = match query.state {
         StateName::Visible => PeekState::Visible,
         StateName::Delayed => PeekState::Delayed,
@@ -212,7 +214,8 @@ pub(super) async fn peek(
         queue::peek_after(&rows, tenant, number, state, after, limit)
     };
     let (peeked, next) = edge.node.read(read).await?.ok_or_else(not_of_this_list)?;
-    let Whole { messages, room } = large::whole(&edge, tenant, peeked, None).await?;
+    let source = Source { tenant, name: &name, definition: &definition };
+    let Whole { messages, room } = large::whole(&edge, source, peeked, None).await?;
     let messages = messages.into_iter().map(MessageView::of_peeked).collect();
     Ok(PeekPage { messages, next_cursor: next.map(Cursor), room })
 }
