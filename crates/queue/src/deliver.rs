@@ -24,6 +24,8 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
+/// Messages that are read at a time of a lane beside which others are filled: the turn may change.
+const CONTESTED_MAX: usize = 16;
 /// Bytes of the messages of one receive, unless its first alone has more.
 const RECEIVE_BYTES_MAX: u64 = 4 << 20;
 /// No lease and no extension lasts longer.
@@ -33,6 +35,9 @@ pub(crate) const LEASE_MS_MAX: u64 = 12 * 60 * 60 * 1000;
 pub(crate) fn lane_number(priority: u8, came_back: bool) -> u8 {
     priority.min(PRIORITY_MAX) * 2 + u8::from(came_back)
 }
+
+/// The greater goes first: what a message's priority has become, and its lane, which no other has.
+type Rank = (u64, u8);
 
 /// What a receive may still take.
 pub(crate) struct Room {
@@ -267,15 +272,17 @@ impl Desk<'_, '_> {
         Reply::Received(deliveries)
     }
 
-    /// The first messages of the lane whose turn it is; none when all are empty.
+    /// The first messages of the lane whose turn it is, while it is; none when all are empty.
     fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
-        let lane = self.lane_to_serve()?;
-        let found = self.front(lane, room.messages);
+        let (lane, next) = self.lane_to_serve()?;
+        let limit = next.map_or(room.messages, |_| room.messages.min(CONTESTED_MAX));
+        let found = self.front(lane, limit);
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
             let message = Message::decode(&row);
-            if !room.has(&message) {
+            let is_next = next.is_none_or(|next| self.rank_of(lane.number, &message) > next);
+            if !is_next || !room.has(&message) {
                 break;
             }
             self.pop(lane.number, position);
@@ -288,20 +295,32 @@ impl Desk<'_, '_> {
         Some(taken)
     }
 
-    /// Strictly by priority, but a minute of waiting counts as one priority. Of a priority, those
-    /// that came back go first.
-    fn lane_to_serve(&self) -> Option<Lane> {
-        let filled = || self.counts.lanes.iter().filter(|lane| lane.len > 0);
-        if filled().count() <= 1 {
-            return filled().next().copied();
-        }
-        let now_ms = self.turn.now_ms();
+    /// The lane whose first message goes first, and the rank of the one after it, if one is filled.
+    fn lane_to_serve(&self) -> Option<(Lane, Option<Rank>)> {
+        let mut filled = self.counts.lanes.iter().filter(|lane| lane.len > 0);
+        let first = *filled.next()?;
         let rank = |lane: &Lane| {
             let (_, row) = self.front(*lane, 1).pop().expect("it is not empty");
-            let waited_ms = now_ms.saturating_sub(Message::decode(&row).head.visible_ms);
-            (u64::from(lane.number / 2) + waited_ms / AGEING_MS, lane.number)
+            self.rank_of(lane.number, &Message::decode(&row))
         };
-        filled().max_by_key(|lane| rank(lane)).copied()
+        let Some(second) = filled.next() else { return Some((first, None)) };
+        let mut best = (rank(&first), first);
+        let mut next = None;
+        for lane in std::iter::once(second).chain(filled) {
+            let mut other = (rank(lane), *lane);
+            if other.0 > best.0 {
+                std::mem::swap(&mut best, &mut other);
+            }
+            next = next.max(Some(other.0));
+        }
+        Some((best.1, next))
+    }
+
+    /// Strictly by priority, but a minute of waiting counts as one priority. Of a priority, those
+    /// that came back go first.
+    fn rank_of(&self, lane: u8, message: &Message) -> Rank {
+        let waited_ms = self.turn.now_ms().saturating_sub(message.head.visible_ms);
+        (u64::from(lane / 2) + waited_ms / AGEING_MS, lane)
     }
 
     /// Leases a message that was taken out of its place.

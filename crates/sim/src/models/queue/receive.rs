@@ -39,7 +39,7 @@ impl Queue {
             if self.is_fifo() {
                 round.check_group(message, last)?;
             } else {
-                round.check_lane(message, last)?;
+                round.check_lane(message)?;
             }
             round.taken.insert(message.sequence);
             last = Some(message);
@@ -148,31 +148,19 @@ impl<'a> Round<'a> {
         first.map(|(message, _)| self.rank(message)).collect()
     }
 
-    /// A lane is emptied before the next is chosen; the one with the highest rank is.
-    fn check_lane(&self, message: &Message, last: Option<&Message>) -> Result<(), Difference> {
+    /// Each message is the first of its lane, and that of the highest rank of those that are.
+    fn check_lane(&self, message: &Message) -> Result<(), Difference> {
         let free = message.free().expect("looked at before");
         if !self.may_be_first(message, free) {
             return Err(format!("received before its turn: {}", short(message)));
         }
         let mine = lane(message, free);
-        let last = last.map(|last| lane(last, last.free().expect("looked at before")));
-        if last == Some(mine) {
-            return Ok(());
-        }
-        if let Some(last) = last {
-            // What was too old made the machine choose anew.
-            let aged = self.of_lane(last).any(|(m, _)| m.perhaps_gone);
-            let left = self.of_lane(last).any(|(m, free)| self.is_certain(m, free));
-            if left && !aged {
-                return Err(format!("a lane was left that was not empty: {}", short(message)));
-            }
-        }
-        let best = self.ranks(mine).into_iter().max().unwrap_or_default();
+        let rank = self.rank(message);
         let others = self.left().filter(|(m, free)| self.is_certain(m, free));
         let others: BTreeSet<_> = others.map(|(m, free)| lane(m, free)).collect();
         for other in others.into_iter().filter(|other| *other != mine) {
             let least = self.ranks(other).into_iter().min().unwrap_or_default();
-            if (least, other) > (best, mine) {
+            if (least, other) > (rank, mine) {
                 return Err(format!("lane {other:?} goes before {}", short(message)));
             }
         }
