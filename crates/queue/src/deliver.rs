@@ -183,8 +183,8 @@ impl Desk<'_, '_> {
         self.arm(until_ms);
     }
 
-    /// Puts a row at the end of a lane.
-    pub(crate) fn push(&mut self, lane: u8, value: impl Into<Bytes>) {
+    /// Puts a row at the end of a lane. Where that is.
+    pub(crate) fn push(&mut self, lane: u8, value: impl Into<Bytes>) -> u64 {
         let lanes = &mut self.counts.lanes;
         let at = lanes.iter().position(|known| known.number == lane).unwrap_or_else(|| {
             lanes.push(Lane { number: lane, ..Lane::default() });
@@ -196,6 +196,7 @@ impl Desk<'_, '_> {
         lane.len += 1;
         let number = lane.number;
         self.turn.put_new(lane_key(self.tenant(), self.number(), number, position), value.into());
+        position
     }
 
     /// The first rows of a lane, at most `limit`: their positions and values.
@@ -228,6 +229,20 @@ impl Desk<'_, '_> {
         let known = known.expect("a row was found in it");
         known.head = position + 1;
         known.len -= 1;
+    }
+
+    /// Takes a row out of a lane, wherever in it.
+    pub(crate) fn take_from_middle(&mut self, lane: u8, position: u64) {
+        self.turn.delete(&lane_key(self.tenant(), self.number(), lane, position));
+        let known = self.counts.lanes.iter_mut().find(|known| known.number == lane);
+        let known = known.expect("a row was found in it");
+        known.len -= 1;
+        // Or the next receive would look through all that is gone.
+        if known.len == 0 {
+            known.head = known.next;
+        } else if position == known.head {
+            known.head = position + 1;
+        }
     }
 
     pub(crate) fn show_in_lane(&mut self, mut message: Message, came_back: bool) {

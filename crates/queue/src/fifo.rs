@@ -16,7 +16,7 @@ use kernel::rows::Scan;
 
 use crate::apply::Desk;
 use crate::deliver::Room;
-use crate::state::{Group, Head, Hidden, Message, MessageId, group_key, read, row, waiting_key};
+use crate::state::{Group, Head, Hidden, Message, MessageId, group_key, waiting_key};
 
 /// The lane of groups that are ready.
 pub(crate) const READY: u8 = 255;
@@ -24,7 +24,7 @@ pub(crate) const READY: u8 = 255;
 impl Desk<'_, '_> {
     fn group(&self, name: &str) -> Group {
         let key = group_key(self.tenant(), b'g', self.number(), name);
-        self.turn.rows().get(&key).map_or_else(Group::default, |row| read(&row))
+        self.turn.rows().get(&key).map_or_else(Group::default, |row| Group::decode(&row))
     }
 
     pub(crate) fn change_group(&mut self, name: &str, change: impl FnOnce(&mut Group)) {
@@ -35,7 +35,7 @@ impl Desk<'_, '_> {
         if is_over {
             self.turn.delete(&key);
         } else {
-            self.turn.put(key, row(&group));
+            self.turn.put(key, group.encode());
         }
     }
 
@@ -95,6 +95,19 @@ impl Desk<'_, '_> {
         });
     }
 
+    /// A message was taken out from anywhere in a group: it may be ready now, or not any more.
+    pub(crate) fn look_again_at_group(&mut self, name: &str) {
+        let group = self.group(name);
+        if let Some(place) = group.place
+            && !self.is_group_free(name)
+        {
+            // Or receives would come to it, one after the other, and find nothing.
+            self.take_from_middle(READY, place);
+            self.change_group(name, |group| (group.listed, group.place) = (false, None));
+        }
+        self.look_at_group(name);
+    }
+
     /// Lists a group that is ready, or sees to it that it is looked at when it is.
     pub(crate) fn look_at_group(&mut self, name: &str) {
         let group = self.group(name);
@@ -104,8 +117,8 @@ impl Desk<'_, '_> {
         let first = self.first_waiting(name, 1).pop().expect("something waits");
         let due_ms = first.head.due_ms;
         if due_ms <= self.turn.now_ms() {
-            self.push(READY, Bytes::copy_from_slice(name.as_bytes()));
-            self.change_group(name, |group| group.listed = true);
+            let place = self.push(READY, Bytes::copy_from_slice(name.as_bytes()));
+            self.change_group(name, |group| (group.listed, group.place) = (true, Some(place)));
         } else if group.wake_ms.is_none_or(|wake_ms| wake_ms > due_ms) {
             self.change_group(name, |group| group.wake_ms = Some(due_ms));
             self.hide(&wake_of(name, first.head.sequence), due_ms);
@@ -127,7 +140,7 @@ impl Desk<'_, '_> {
         let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
         self.pop(READY, position);
         let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
-        self.change_group(&name, |group| group.listed = false);
+        self.change_group(&name, |group| (group.listed, group.place) = (false, None));
         let now_ms = self.turn.now_ms();
         let mut taken = Vec::new();
         for message in self.first_waiting(&name, room.messages) {

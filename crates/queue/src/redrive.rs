@@ -227,21 +227,13 @@ impl Desk<'_, '_> {
     fn take_out(&mut self, row_key: &Bytes, message: &Message) {
         if let Some(group) = message.head.group.clone() {
             self.take_waiting(&group, message, false);
+            self.look_again_at_group(&group);
         } else {
             let place = key(self.tenant(), b'l', self.number()).len();
             let (lane, position) = (row_key[place], row_key[place + 1..].first_chunk());
             debug_assert_ne!(lane, READY, "a queue without order has no groups");
             let position = u64::from_be_bytes(*position.expect("as lane_key puts it"));
-            self.turn.delete(row_key);
-            let lane = self.counts.lanes.iter_mut().find(|known| known.number == lane);
-            let lane = lane.expect("a row was found in it");
-            lane.len -= 1;
-            // Or the next receive would look through all that is gone.
-            if lane.len == 0 {
-                lane.head = lane.next;
-            } else if position == lane.head {
-                lane.head = position + 1;
-            }
+            self.take_from_middle(lane, position);
             self.counts.visible -= 1;
         }
         self.pass_body_on(message);

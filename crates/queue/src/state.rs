@@ -304,6 +304,25 @@ pub(crate) struct Group {
     pub(crate) wake_ms: Option<u64>,
     /// No message before this one waits: what was taken is not looked through again.
     pub(crate) first: u64,
+    /// Where it is listed. The last field: version 1 had none, and such a group stays listed until a
+    /// receive comes to it.
+    pub(crate) place: Option<u64>,
+}
+
+impl Group {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        versioned_as(2, self)
+    }
+
+    /// Reads a row of this machine's.
+    pub(crate) fn decode(row: &[u8]) -> Group {
+        let newest = match row {
+            [1, body @ ..] => &[body, &[0]].concat(),
+            [2, body @ ..] => body,
+            _ => panic!("a group of a version that this binary is too old for"),
+        };
+        unpack("a group of a queue", newest).expect("rows are this machine's alone")
+    }
 }
 
 /// What was sent under a deduplication key.

@@ -216,7 +216,7 @@ impl Desk<'_, '_> {
             let group = message.head.group.clone().expect("a queue with order has groups");
             debug_assert_eq!(*row_key, self.waiting_key_of(&message));
             self.take_waiting(&group, &message, false);
-            self.look_at_group(&group);
+            self.look_again_at_group(&group);
         }
         let now_ms = self.turn.now_ms();
         let every_ms = GROUPS_AGE_EVERY_MS.max(self.settings().retention_ms / 8);

@@ -40,3 +40,70 @@ fn a_batch_is_as_many_receives_of_one() {
     let batches = [at_once.receive(7), at_once.receive(100), at_once.receive(100)];
     assert_eq!(batches.iter().flat_map(|batch| texts(batch)).collect::<Vec<_>>(), all);
 }
+
+fn short_lived() -> Bench {
+    bench(Settings { retention_ms: MINUTE_MS, ..Settings::usual(Mode::Fifo) })
+}
+
+#[test]
+fn a_group_that_has_nothing_left_for_its_age_is_not_ready() {
+    let mut bench = short_lived();
+    for n in 0..1100 {
+        bench.send_all(vec![grouped(&format!("old {n}"), "old")]);
+    }
+    bench.advance(MINUTE_MS - 1);
+    bench.send_all(vec![grouped("young", "young")]);
+    bench.advance(1);
+    let counts = bench.described().counts;
+    assert_eq!((counts.totals.expired, counts.visible, counts.ready()), (1100, 1, 1));
+    assert_eq!(texts(&bench.receive(1)), ["young"]);
+}
+
+#[test]
+fn a_group_whose_next_message_is_not_due_is_not_ready_when_the_first_is_gone() {
+    let mut bench = short_lived();
+    let later = NewMessage { delay_ms: Some(2 * MINUTE_MS), ..grouped("a", "2") };
+    bench.send_all(vec![grouped("a", "1"), later]);
+    assert_eq!(bench.described().counts.ready(), 1);
+    bench.advance(MINUTE_MS);
+    let counts = bench.described().counts;
+    assert_eq!((counts.totals.expired, counts.ready()), (1, 0));
+    bench.advance(MINUTE_MS);
+    assert_eq!(texts(&bench.receive(10)), ["2"]);
+}
+
+#[test]
+fn a_group_that_was_moved_away_is_not_ready() {
+    let mut bench = fifo();
+    bench.send_all(vec![grouped("a", "1"), grouped("b", "2"), grouped("a", "3")]);
+    let target = Some("others".to_owned());
+    bench.apply(&Command::StartRedrive(StartRedrive {
+        queue: JOBS.into(),
+        target,
+        per_second: None,
+        filter: None,
+        limit: None,
+        dry_run: false,
+    }));
+    bench.advance(1000);
+    let counts = bench.described().counts;
+    assert_eq!((counts.totals.moved, counts.ready()), (3, 0));
+}
+
+#[test]
+fn groups_have_their_bytes_and_those_of_before_are_read() {
+    let group = crate::state::Group {
+        waiting: 1,
+        leased: 2,
+        listed: true,
+        wake_ms: Some(300),
+        first: 4,
+        place: Some(5),
+    };
+    let golden = [2, 1, 2, 1, 1, 0xac, 2, 4, 1, 5];
+    assert_eq!(group.encode(), golden);
+    assert_eq!(crate::state::Group::decode(&golden), group);
+    let old = [1, 1, 2, 1, 1, 0xac, 2, 4];
+    let place = None;
+    assert_eq!(crate::state::Group::decode(&old), crate::state::Group { place, ..group });
+}

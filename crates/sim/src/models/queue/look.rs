@@ -14,9 +14,8 @@ use super::ledger::{BodyOf, Ledger, Name};
 use super::plain::{Class, Message, Queue, Rank, State};
 use crate::subject::{Difference, Sight, same, short};
 
-/// Kinds of rows of which nothing is left when no message is. A group that is ready, and is left
-/// with nothing by age, stays listed until somebody receives.
-const KINDS_OF_MESSAGES: [u8; 7] = *b"hxwkebo";
+/// Kinds of rows of which nothing is left when no message is.
+const KINDS_OF_MESSAGES: [u8; 9] = *b"lhxwgkebo";
 
 impl QueueModel {
     pub(super) fn look(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {

@@ -318,12 +318,7 @@ impl Queue {
         for message in &self.messages {
             groups.entry(message.group.as_deref().unwrap_or_default()).or_default().push(message);
         }
-        // One of whom nothing is left may still be listed, at its old place.
-        for (name, since) in &mut self.ready {
-            if !groups.contains_key(name.as_str()) {
-                *since = None;
-            }
-        }
+        self.ready.retain(|name, _| groups.contains_key(name.as_str()));
         for (name, messages) in groups {
             if messages.iter().any(|message| message.is_leased()) {
                 self.ready.remove(name);
