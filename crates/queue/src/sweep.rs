@@ -13,6 +13,9 @@ use crate::state::{
 pub(crate) const TIMER_VERSION: u8 = 1;
 /// Rows of a kind that one timer looks at; for more it is set again.
 const SWEEP_MAX: usize = 256;
+/// Bytes of rows after which it looks at no more, and how many rows it reads at a time.
+const SWEEP_BYTES_MAX: usize = 4 << 20;
+const SWEEP_AT_ONCE: usize = 32;
 /// A queue is not searched for old messages more often.
 const AGE_EVERY_MS: u64 = 1000;
 /// Nor is one with order, which is searched from end to end.
@@ -87,8 +90,7 @@ impl Desk<'_, '_> {
         let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
         let from = hidden_key(tenant, number, self.counts.swept_ms + 1, 0);
         let due = Scan::between(&from, &hidden_key(tenant, number, now_ms + 1, 0));
-        let due = self.turn.rows().scan(&due.limit(SWEEP_MAX));
-        let all = due.len() < SWEEP_MAX;
+        let (due, all) = self.some_of(due);
         for (key, row) in due {
             let until_ms = key[key.len() - 16..].first_chunk().expect("as hidden_key puts it");
             self.come_back(u64::from_be_bytes(*until_ms), Message::decode(&row));
@@ -99,6 +101,24 @@ impl Desk<'_, '_> {
             self.arm_for_next();
         } else {
             self.arm(now_ms);
+        }
+    }
+
+    /// What a scan finds, as far as one timer looks; and whether that is all.
+    fn some_of(&self, scan: Scan) -> (Vec<(Bytes, Bytes)>, bool) {
+        let mut scan = scan.limit(SWEEP_AT_ONCE);
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        loop {
+            let rows = self.turn.rows().scan(&scan);
+            let all = rows.len() < SWEEP_AT_ONCE;
+            bytes += rows.iter().map(|(_, row)| row.len()).sum::<usize>();
+            if let Some((last, _)) = rows.last() {
+                scan = scan.after(last);
+            }
+            found.extend(rows);
+            if all || found.len() >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
+                return (found, all);
+            }
         }
     }
 
@@ -179,33 +199,46 @@ impl Desk<'_, '_> {
     /// The oldest message of a lane is at its head.
     fn drop_old_of_lanes(&mut self) {
         let now_ms = self.turn.now_ms();
-        let mut next_ms: Option<u64> = None;
-        for lane in self.counts.lanes.clone() {
-            for (position, row) in self.front(lane, SWEEP_MAX) {
+        let lanes: Vec<u8> = self.counts.lanes.iter().map(|lane| lane.number).collect();
+        let next_ms = lanes.into_iter().filter_map(|lane| self.drop_old_of_lane(lane)).min();
+        if let Some(next_ms) = next_ms {
+            let more = next_ms <= now_ms;
+            let at_ms = if more { now_ms } else { next_ms.max(now_ms + AGE_EVERY_MS) };
+            self.counts.retention = Some(self.set(at_ms));
+        }
+    }
+
+    /// Drops what is too old of a lane. When the first that is left is too old, or perhaps is; none
+    /// is left when there is no such time.
+    fn drop_old_of_lane(&mut self, number: u8) -> Option<u64> {
+        let (mut rows, mut bytes) = (0, 0);
+        loop {
+            let lane = *self.counts.lanes.iter().find(|lane| lane.number == number)?;
+            if lane.len == 0 {
+                return None;
+            }
+            if rows >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
+                return Some(self.turn.now_ms());
+            }
+            for (position, row) in self.front(lane, SWEEP_AT_ONCE) {
                 let message = Message::decode(&row);
                 if !self.expires(&message) {
-                    let old_ms =
-                        message.head.visible_ms.saturating_add(self.settings().retention_ms);
-                    next_ms = Some(next_ms.map_or(old_ms, |other| other.min(old_ms)));
-                    break;
+                    let retention_ms = self.settings().retention_ms;
+                    return Some(message.head.visible_ms.saturating_add(retention_ms));
                 }
-                self.pop(lane.number, position);
+                self.pop(number, position);
                 self.counts.visible -= 1;
+                rows += 1;
+                bytes += row.len();
             }
-        }
-        let left = self.counts.lanes.iter().any(|lane| lane.len > 0);
-        if left {
-            let at_ms = next_ms.unwrap_or(now_ms).max(now_ms + AGE_EVERY_MS);
-            self.counts.retention = Some(self.set(at_ms));
         }
     }
 
     /// Searches the next part of all groups.
     fn drop_old_of_groups(&mut self) {
         let prefix = key(self.tenant(), b'w', self.number());
-        let scan = Scan::prefix(&prefix).after(&self.counts.age_cursor).limit(SWEEP_MAX);
-        let found = self.turn.rows().scan(&scan);
-        let more = found.len() == SWEEP_MAX;
+        let (found, all) = self.some_of(Scan::prefix(&prefix).after(&self.counts.age_cursor));
+        let more = !all;
         self.counts.age_cursor =
             found.last().filter(|_| more).map_or_else(Vec::new, |(key, _)| key.to_vec());
         for (row_key, row) in &found {
