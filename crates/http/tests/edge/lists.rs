@@ -137,3 +137,30 @@ async fn subscriptions_are_listed_page_by_page() {
     assert!(lost.contains("`lost`"), "{lost}");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_id_of_a_topic_names_its_shard_as_the_ids_of_its_messages_do() {
+    let (server, _) = Server::start_product(2).await;
+    let mut shards = std::collections::BTreeSet::new();
+    for n in 0..16 {
+        let made = server.post("/v1/topics", &format!(r#"{{"name": "t{n}"}}"#)).await;
+        let id = Server::ok(&made, 201)["topicId"].as_str().expect("an id").to_owned();
+        let path = format!("/v1/topics/t{n}");
+        assert_eq!(Server::ok(&server.get(&path).await, 200)["topicId"], *id);
+        let sent = server.post(&format!("{path}/messages"), r#"{"body": 1}"#).await;
+        let message = Server::ok(&sent, 202)["messageId"].as_str().expect("an id").to_owned();
+        let numbers = |id: &str, between: char| -> Vec<u64> {
+            let parts = id.split(between).map(|part| u64::from_str_radix(part, 16));
+            parts.map(|number| number.expect("a number")).take(2).collect()
+        };
+        let of_topic = numbers(id.strip_prefix("t_").expect("it begins so"), '_');
+        assert_eq!(of_topic, numbers(&message, '-'), "{id} {message}");
+        shards.insert(of_topic[0]);
+    }
+    assert_eq!(shards.len(), 2);
+    let listed = Server::ok(&server.get("/v1/topics").await, 200);
+    let ids: std::collections::BTreeSet<_> =
+        listed["items"].as_array().expect("a list").iter().map(|t| t["topicId"].as_str()).collect();
+    assert_eq!(ids.len(), 16);
+    server.stop().await;
+}

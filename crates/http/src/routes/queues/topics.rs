@@ -207,18 +207,24 @@ async fn submit(
     }
 }
 
-fn topic_id(number: u64) -> String {
-    format!("t_{number:x}")
+/// A number is a topic's own in its shard only.
+fn topic_id(shard: u16, number: u64) -> String {
+    format!("t_{shard:x}_{number:x}")
+}
+
+/// The shard in which a topic is.
+fn shard_of(edge: &Edge, caller: &Caller, topic: &str) -> u16 {
+    edge.node.shard_number(queue::topic_place(caller.tenant, topic))
 }
 
 fn subscription((name, filter): (String, Option<queue::filter::Filter>)) -> SubscriptionView {
     SubscriptionView { name, filter: filter.as_ref().map(filter::to_json) }
 }
 
-fn shown(name: String, topic: Topic) -> TopicView {
+fn shown(shard: u16, name: String, topic: Topic) -> TopicView {
     let subscriptions = topic.subscriptions.into_iter().map(subscription);
     TopicView {
-        topic_id: topic_id(topic.number),
+        topic_id: topic_id(shard, topic.number),
         name,
         created_at: rfc3339(topic.created_ms).to_string(),
         subscriptions: subscriptions.collect(),
@@ -248,7 +254,8 @@ async fn create(
         unreachable!("a CreateTopic is answered with Created");
     };
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Answer(TopicMade { topic_id: topic_id(number), name: name.clone() })))
+    let topic_id = topic_id(shard_of(&edge, &caller, name), number);
+    Ok((status, Answer(TopicMade { topic_id, name: name.clone() })))
 }
 
 async fn list(
@@ -266,7 +273,7 @@ async fn list(
     for (name, _) in found {
         // Deleted meanwhile, perhaps.
         if let Ok(topic) = find(&edge, &caller, &name).await {
-            items.push(shown(name, topic));
+            items.push(shown(shard_of(&edge, &caller, &name), name, topic));
         }
     }
     Ok(Answer(TopicPage { items, next_cursor }))
@@ -278,7 +285,7 @@ async fn get(
     Path(name): Path<String>,
 ) -> Result<Answer<TopicView>, Problem> {
     let topic = find(&edge, &caller, &name).await?;
-    Ok(Answer(shown(name, topic)))
+    Ok(Answer(shown(shard_of(&edge, &caller, &name), name, topic)))
 }
 
 async fn delete(
