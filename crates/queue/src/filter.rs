@@ -3,13 +3,16 @@
 //! Every attribute that is named must have one of the things that are said of it. What a dead
 //! letter tells of itself can be asked for like an attribute: `$originalQueue`, `$lastReason`,
 //! `$receiveCount`.
+//!
+//! As with SNS, a text is compared with texts and a number with numbers: "5" is not 5.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::command::Story;
-use crate::parcel::{AttributeValue, Parcel};
+use crate::parcel::{Attribute, AttributeValue, Parcel};
 
 /// Which messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,9 +24,9 @@ pub struct Filter {
 /// What can be said of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
-    /// It is this text.
+    /// It is this text. What is true or false is a text here.
     Is(String),
-    /// It begins so.
+    /// It is a text that begins so.
     Prefix(String),
     /// It is a number between these, each included or not.
     Between {
@@ -67,13 +70,12 @@ impl Rule {
         Rule::Between { from: edge, to: edge }
     }
 
-    fn holds(&self, value: Option<&str>) -> bool {
+    fn holds(&self, value: Option<Told<'_>>) -> bool {
         match (self, value) {
             (Rule::Exists(wanted), value) => *wanted == value.is_some(),
-            (_, None) => false,
-            (Rule::Is(text), Some(value)) => text == value,
-            (Rule::Prefix(prefix), Some(value)) => value.starts_with(prefix.as_str()),
-            (Rule::Between { from, to }, Some(value)) => {
+            (Rule::Is(text), Some(Told::Text(value))) => *text == value,
+            (Rule::Prefix(prefix), Some(Told::Text(value))) => value.starts_with(prefix.as_str()),
+            (Rule::Between { from, to }, Some(Told::Number(value))) => {
                 let Ok(value) = value.parse::<f64>() else { return false };
                 let above =
                     |edge: &Edge| value > edge.number() || edge.included && value >= edge.number();
@@ -81,6 +83,34 @@ impl Rule {
                     |edge: &Edge| value < edge.number() || edge.included && value <= edge.number();
                 from.as_ref().is_none_or(above) && to.as_ref().is_none_or(below)
             }
+            _ => false,
+        }
+    }
+}
+
+/// What an attribute says, by its type.
+enum Told<'a> {
+    Text(Cow<'a, str>),
+    Number(Cow<'a, str>),
+    Bytes,
+}
+
+impl<'a> Told<'a> {
+    fn by(attribute: &'a Attribute) -> Told<'a> {
+        match &attribute.value {
+            AttributeValue::Binary(_) => Told::Bytes,
+            AttributeValue::Text(text) if attribute.is_number() => Told::Number(text.into()),
+            AttributeValue::Text(text) => Told::Text(text.into()),
+        }
+    }
+
+    /// What a dead letter says of itself.
+    fn of_story(name: &str, story: &'a Story) -> Option<Told<'a>> {
+        match name {
+            "$originalQueue" => Some(Told::Text((&story.queue).into())),
+            "$lastReason" => story.reason.as_ref().map(|reason| Told::Text(reason.into())),
+            "$receiveCount" => Some(Told::Number(story.receives.to_string().into())),
+            _ => None,
         }
     }
 }
@@ -90,24 +120,12 @@ impl Filter {
     #[must_use]
     pub fn passes(&self, parcel: &Parcel, story: Option<&Story>) -> bool {
         self.attributes.iter().all(|(name, rules)| {
-            let told = story.and_then(|story| told(name, story));
-            let value = match parcel.attributes.get(name).map(|attribute| &attribute.value) {
-                _ if told.is_some() => told.as_deref(),
-                Some(AttributeValue::Text(text)) => Some(text.as_str()),
-                Some(AttributeValue::Binary(_)) => Some(""),
-                None => None,
+            let value = || {
+                let told = story.and_then(|story| Told::of_story(name, story));
+                told.or_else(|| parcel.attributes.get(name).map(Told::by))
             };
-            rules.iter().any(|rule| rule.holds(value))
+            rules.iter().any(|rule| rule.holds(value()))
         })
-    }
-}
-
-fn told(name: &str, story: &Story) -> Option<String> {
-    match name {
-        "$originalQueue" => Some(story.queue.clone()),
-        "$lastReason" => story.reason.clone(),
-        "$receiveCount" => Some(story.receives.to_string()),
-        _ => None,
     }
 }
 
@@ -115,13 +133,17 @@ fn told(name: &str, story: &Story) -> Option<String> {
 mod tests {
     use super::*;
     use crate::MessageId;
-    use crate::parcel::{Attribute, Body};
+    use crate::parcel::Body;
 
     fn parcel() -> Parcel {
         let mut parcel = Parcel::new(Body::Text("x".into()));
         let mut put = |name: &str, attribute| parcel.attributes.insert(name.into(), attribute);
         put("kind", Attribute::text("String", "mail.welcome"));
         put("size", Attribute::text("Number", "5"));
+        put("code", Attribute::text("String", "5"));
+        put("port", Attribute::text("Number.int", "5"));
+        let bytes = AttributeValue::Binary(b"5".to_vec());
+        put("raw", Attribute { data_type: "Binary".into(), value: bytes });
         parcel
     }
 
@@ -145,7 +167,15 @@ mod tests {
             ("size", between(Some((5.0, false)), None), false),
             ("size", between(Some((4.0, true)), Some((5.0, true))), true),
             ("size", between(None, Some((5.0, false))), false),
-            ("size", Rule::Is("5".into()), true),
+            ("size", Rule::Is("5".into()), false),
+            ("size", Rule::Prefix("5".into()), false),
+            ("port", Rule::number(5.0), true),
+            ("code", Rule::Is("5".into()), true),
+            ("code", Rule::number(5.0), false),
+            ("raw", Rule::Is(String::new()), false),
+            ("raw", Rule::Prefix(String::new()), false),
+            ("raw", between(None, None), false),
+            ("raw", Rule::Exists(true), true),
             ("size", Rule::Exists(true), true),
             ("size", Rule::Exists(false), false),
             ("none", Rule::Exists(false), true),
@@ -179,6 +209,8 @@ mod tests {
         assert!(by_reason.passes(&parcel(), Some(&story)));
         assert!(!by_reason.passes(&parcel(), None));
         assert!(one("$receiveCount", vec![Rule::number(3.0)]).passes(&parcel(), Some(&story)));
+        let as_text = one("$receiveCount", vec![Rule::Is("3".into())]);
+        assert!(!as_text.passes(&parcel(), Some(&story)));
         let other = one("$originalQueue", vec![Rule::Is("other".into())]);
         assert!(!other.passes(&parcel(), Some(&story)));
     }

@@ -210,4 +210,10 @@ impl Attribute {
     pub fn text(data_type: &str, value: impl Into<String>) -> Attribute {
         Attribute { data_type: data_type.to_owned(), value: AttributeValue::Text(value.into()) }
     }
+
+    /// Whether its text is a number: its type is `Number`, with or without a name behind it.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        self.data_type.split('.').next() == Some("Number")
+    }
 }

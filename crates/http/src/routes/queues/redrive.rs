@@ -75,7 +75,7 @@ pub(super) struct RedriveAsk {
     max_messages_per_second: Option<u32>,
     /// For each attribute a list of things, one of which must hold: a text, a number, a boolean,
     /// `{prefix}`, `{numeric: [">=", 1, "<", 5]}`, `{exists}`. A dead letter has `$originalQueue`,
-    /// `$lastReason` and `$receiveCount` as well.
+    /// `$lastReason` and `$receiveCount` as well. The text "5" is not the number 5.
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
     /// At most so many.
