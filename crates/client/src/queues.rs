@@ -244,7 +244,8 @@ pub struct QueueInfo {
     pub delayed: u64,
     /// Messages that somebody works on.
     pub inflight: u64,
-    /// Messages that went to the dead-letter queue.
+    /// Messages that have gone to the dead-letter queue since this queue was made. How many lie there
+    /// now is what that queue shows.
     pub dead: u64,
     /// Of all messages in the queue.
     pub bytes: u64,

@@ -171,7 +171,8 @@ pub(super) struct QueueView {
     delayed: u64,
     /// Messages that somebody works on.
     inflight: u64,
-    /// Messages that went to the dead-letter queue.
+    /// Messages that have gone to the dead-letter queue since this queue was made. How many lie there
+    /// now is what that queue shows.
     dead: u64,
     /// Of all messages in the queue.
     bytes: u64,
