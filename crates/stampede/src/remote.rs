@@ -13,6 +13,9 @@ use client::{Client, Error};
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 done as asked, 1 failed or refused, 2 arguments that make no sense.";
 
+/// The key, for those who do not give it as a flag, which others could see.
+pub(crate) const KEY_VARIABLE: &str = "STAMPEDE_KEY";
+
 /// Which server, and as whom.
 #[derive(Args, Clone)]
 pub(crate) struct ServerFlags {
@@ -26,7 +29,7 @@ pub(crate) struct ServerFlags {
     )]
     server: String,
     /// The key, sk_…; a server with --dev needs none
-    #[arg(long, env = "STAMPEDE_KEY", hide_env_values = true, value_name = "KEY", global = true)]
+    #[arg(long, env = KEY_VARIABLE, hide_env_values = true, value_name = "KEY", global = true)]
     key: Option<String>,
     /// The tenant, for a server with --dev
     #[arg(long, env = "STAMPEDE_TENANT", value_name = "TENANT", global = true)]
@@ -46,6 +49,10 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 impl ServerFlags {
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.clone()
+    }
+
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let mut builder = Client::builder(&self.server);
         if let Some(key) = &self.key {

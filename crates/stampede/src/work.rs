@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use crate::remote::{EXIT_CODES, ServerFlags, block_on, duration};
+use crate::remote::{EXIT_CODES, KEY_VARIABLE, ServerFlags, block_on, duration};
 
 /// Bytes of the last line of stderr that become part of a reason.
 const LAST_LINE_BYTES_MAX: usize = 900;
@@ -30,7 +30,8 @@ const STDERR_LINGER: Duration = Duration::from_millis(500);
 /// variables: STAMPEDE_QUEUE, STAMPEDE_MESSAGE_ID, STAMPEDE_SEQUENCE, STAMPEDE_RECEIVE_COUNT,
 /// STAMPEDE_GROUP, and STAMPEDE_ATTR_name for each attribute. Exit status 0 is done; any other is
 /// tried again as the queue says, with the status and the last line of stderr as the reason. The
-/// lease is renewed while the command runs; a command whose lease is lost is killed.
+/// lease is renewed while the command runs; a command whose lease is lost is killed. The key is not
+/// in its environment, unless --pass-key says so.
 ///
 /// A command that cannot be started ends the worker: its message goes back, and the exit code is 1.
 ///
@@ -54,6 +55,9 @@ pub(crate) struct WorkFlags {
     /// End when the queue is empty; each message is tried once, and a failure makes the exit code 1
     #[arg(long)]
     once: bool,
+    /// Let the command have the key, in STAMPEDE_KEY
+    #[arg(long)]
+    pass_key: bool,
     /// What to log of lost leases and servers that are away
     #[arg(long, env = "STAMPEDE_LOG", value_name = "FILTER", default_value = "warn")]
     log: String,
@@ -89,6 +93,7 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
         let errand = Arc::new(Errand {
             command: flags.command,
             queue: flags.queue,
+            key: flags.server.key().filter(|_| flags.pass_key),
             stopper: stopper.clone(),
             cannot_start: OnceLock::new(),
         });
@@ -139,6 +144,8 @@ async fn obey_signals(
 struct Errand {
     command: Vec<String>,
     queue: String,
+    /// That the command is to have.
+    key: Option<String>,
     stopper: Stopper,
     /// Why no message can be worked on: the program is not there.
     cannot_start: OnceLock<String>,
@@ -194,6 +201,11 @@ impl Errand {
         process.env("STAMPEDE_MESSAGE_ID", &delivery.message_id);
         process.env("STAMPEDE_SEQUENCE", delivery.sequence.to_string());
         process.env("STAMPEDE_RECEIVE_COUNT", delivery.receive_count.to_string());
+        // What a message makes a program do is not ours to trust with the tenant's key.
+        match &self.key {
+            Some(key) => process.env(KEY_VARIABLE, key),
+            None => process.env_remove(KEY_VARIABLE),
+        };
         // A worker may run in a worker: what describes another message is not passed on.
         process.env_remove("STAMPEDE_GROUP");
         for (name, _) in std::env::vars_os() {

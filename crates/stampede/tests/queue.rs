@@ -620,3 +620,23 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
         assert_eq!(server.run(bad).status.code(), Some(2), "{bad:?}");
     }
 }
+
+#[test]
+fn a_worker_keeps_the_key_to_itself_unless_it_is_told_otherwise() {
+    let server = Server::start_with(&[]);
+    let key = server.key.clone().expect("an empty folder");
+    let run = |arguments: &[&str]| {
+        let mut command = server.command(arguments);
+        let output = command.env("STAMPEDE_KEY", &key).output().expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    run(&["queue", "create", "jobs"]);
+    let script = "echo \"[$STAMPEDE_KEY] $STAMPEDE_QUEUE\"; cat > /dev/null";
+    for (options, seen) in [(&[][..], ""), (&["--pass-key"][..], key.as_str())] {
+        run(&["queue", "send", "jobs", "x"]);
+        let work = ["work", "--queue", "jobs", "--once"];
+        let said = run(&[&work, options, &["--", "sh", "-c", script]].concat());
+        assert_eq!(said.trim_end(), format!("[{seen}] jobs"));
+    }
+}
