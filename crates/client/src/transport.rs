@@ -59,6 +59,9 @@ fn tls_config(pem: Option<&[u8]>, tls: bool) -> Result<ClientConfig, Error> {
             let certificate = certificate.map_err(|error| bad(error.to_string()))?;
             roots.add(certificate).map_err(|error| bad(error.to_string()))?;
         }
+        if roots.is_empty() {
+            return Err(Error::Setting("certificate: there is none in what is given".to_owned()));
+        }
     }
     if tls {
         // Certificates of the machine that cannot be read are no use, and no harm.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub(crate) struct ServerFlags {
     /// The key, sk_…; a server with --dev needs none
     #[arg(long, env = KEY_VARIABLE, hide_env_values = true, value_name = "KEY", global = true)]
     key: Option<String>,
+    /// Certificates to trust besides those that the machine trusts, as PEM: of a private authority
+    #[arg(long, env = "STAMPEDE_CA_CERT", value_name = "FILE", global = true)]
+    ca_cert: Option<PathBuf>,
     /// The tenant, for a server with --dev
     #[arg(long, env = "STAMPEDE_TENANT", value_name = "TENANT", global = true)]
     tenant: Option<String>,
@@ -60,6 +64,11 @@ impl ServerFlags {
         }
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant);
+        }
+        if let Some(path) = &self.ca_cert {
+            let pem = std::fs::read(path)
+                .map_err(|error| Usage(format!("--ca-cert {}: {error}", path.display())))?;
+            builder = builder.root_certificates(pem);
         }
         builder.build().map_err(|error| match error {
             Error::Setting(what) => Usage(what).into(),
@@ -164,6 +173,9 @@ pub(crate) fn told(error: &Error) -> String {
             format!("{said}; --key or STAMPEDE_KEY gives the key")
         }
         Error::Problem(_) => in_flags(&said),
+        Error::Unreachable { .. } if said.contains("certificate") => {
+            format!("{said}; --ca-cert or STAMPEDE_CA_CERT names whom to trust")
+        }
         Error::Unreachable { .. } => {
             format!("{said}; --server or STAMPEDE_SERVER says where the server is")
         }

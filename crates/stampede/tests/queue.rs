@@ -640,3 +640,28 @@ fn a_worker_keeps_the_key_to_itself_unless_it_is_told_otherwise() {
         assert_eq!(said.trim_end(), format!("[{seen}] jobs"));
     }
 }
+
+#[test]
+fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_named() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]);
+    let made = made.expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (cert, secret) = (path("cert.pem"), path("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).expect("it can be written");
+    std::fs::write(&secret, made.signing_key.serialize_pem()).expect("it can be written");
+    let server = Server::start_with(&["--dev", "--tls-cert", &cert, "--tls-key", &secret]);
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let refused = server.run(&["queue", "ls"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("--ca-cert"), "{}", text(&refused.stderr));
+    server.says(&["queue", "ls", "--ca-cert", &cert]);
+    let by_variable = server.command(&["queue", "ls"]).env("STAMPEDE_CA_CERT", &cert).output();
+    assert!(by_variable.expect("the binary runs").status.success());
+    let lost = path("lost.pem");
+    for bad in [&lost, &secret] {
+        let wrong = server.run(&["queue", "ls", "--ca-cert", bad]);
+        assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+        assert!(text(&wrong.stderr).contains("cert"), "{}", text(&wrong.stderr));
+    }
+}

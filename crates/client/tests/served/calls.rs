@@ -209,6 +209,8 @@ async fn a_certificate_is_believed_only_when_it_is_trusted() {
     let builder = Client::builder(format!("https://localhost:{}", server.addr.port()));
     let trusting = builder.clone().root_certificates(made.cert.pem()).build().expect("settings");
     trusting.queues().create(&NewQueue::new("jobs")).await.expect("made");
+    let none = builder.clone().root_certificates("no PEM at all").build();
+    assert!(matches!(none, Err(Error::Setting(_))));
     let wary = builder.retry(client::Retry::none()).build().expect("settings");
     let refused = wary.queues().get("jobs").await.expect_err("nobody vouches for it");
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
