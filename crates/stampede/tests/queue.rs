@@ -665,3 +665,32 @@ fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_name
         assert!(text(&wrong.stderr).contains("cert"), "{}", text(&wrong.stderr));
     }
 }
+
+#[test]
+fn every_setting_of_a_queue_has_a_flag() {
+    let server = Server::start();
+    let create = "queue create jobs --retention 1d --visibility 1m --delay 2s --receive-wait 3s \
+         --max-receives 5 --dead-letter dead --backoff 4s --backoff-max 8s --no-jitter \
+         --dedup-window 10m --dedup-by-body --max-messages 100 --max-bytes 5000 \
+         --max-inflight 7 --max-body-bytes 999 --large-bodies --tag team=mail --tag empty=";
+    server.says(&create.split_whitespace().collect::<Vec<_>>());
+    let shown = server.json(&["show", "jobs"]).remove(0);
+    let expected = json!({
+        "retentionSeconds": 86400, "defaultVisibilityTimeoutSeconds": 60, "delaySeconds": 2,
+        "receiveWaitSeconds": 3, "maxReceiveCount": 5, "deadLetterQueue": "dead",
+        "retryBackoff": {"baseSeconds": 4, "maxSeconds": 8, "jitter": false},
+        "deduplicationWindowSeconds": 600, "deduplicateByBody": true, "maxMessages": 100,
+        "maxBytes": 5000, "maxInflight": 7, "maxBodyBytes": 999, "largeBodies": true,
+        "tags": {"team": "mail", "empty": ""},
+    });
+    for (field, value) in expected.as_object().expect("an object") {
+        assert_eq!(shown[field], *value, "{field}");
+    }
+    server.says(&["queue", "update", "jobs", "--no-max-bytes", "--receive-wait", "0"]);
+    let shown = server.json(&["show", "jobs"]).remove(0);
+    assert_eq!((&shown["maxBytes"], &shown["receiveWaitSeconds"]), (&Value::Null, &json!(0)));
+    assert_eq!(shown["tags"], expected["tags"], "what is not given stays");
+    let refused = server.run(&["queue", "update", "jobs", "--receive-wait", "21s"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("--receive-wait"), "{}", text(&refused.stderr));
+}

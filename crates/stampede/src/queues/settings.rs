@@ -21,6 +21,9 @@ pub(crate) struct SettingsFlags {
     /// Hide messages at first, like 5m
     #[arg(long, value_parser = duration, value_name = "TIME")]
     delay: Option<Duration>,
+    /// How long a receive waits that does not say, up to 20s
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    receive_wait: Option<Duration>,
     /// Receives after which a message is dead; goes with --dead-letter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_receives: Option<u32>,
@@ -33,9 +36,32 @@ pub(crate) struct SettingsFlags {
     /// The longest pause after a failure [default: 15m]
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "backoff")]
     backoff_max: Option<Duration>,
+    /// Pauses are as long as they are told, not anything from half of it on
+    #[arg(long, requires = "backoff")]
+    no_jitter: bool,
+    /// How long a message sent twice is known, like 5m
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    dedup_window: Option<Duration>,
     /// Refuse messages beyond this number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_messages: Option<u64>,
+    /// Refuse messages beyond this number of bytes in the queue
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_bytes: Option<u64>,
+    /// Lease no more than this number of messages at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_inflight: Option<u64>,
+    /// Refuse bodies of more bytes, with their attributes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_body_bytes: Option<u64>,
+    /// A note on the queue; may be given more than once, and those that were there go
+    #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = tag)]
+    tags: Vec<(String, String)>,
+}
+
+fn tag(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it is like team=mail")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 impl SettingsFlags {
@@ -45,14 +71,20 @@ impl SettingsFlags {
             retention_seconds: seconds(self.retention),
             default_visibility_timeout_seconds: seconds(self.visibility),
             delay_seconds: seconds(self.delay),
+            receive_wait_seconds: seconds(self.receive_wait),
             max_receive_count: self.max_receives,
             dead_letter_queue: self.dead_letter.clone(),
             retry_backoff: self.backoff.map(|base| Backoff {
                 base_seconds: base.as_secs(),
                 max_seconds: self.backoff_max.unwrap_or(BACKOFF_MAX.max(base)).as_secs(),
-                jitter: true,
+                jitter: !self.no_jitter,
             }),
+            deduplication_window_seconds: seconds(self.dedup_window),
             max_messages: self.max_messages,
+            max_bytes: self.max_bytes,
+            max_inflight: self.max_inflight,
+            max_body_bytes: self.max_body_bytes,
+            tags: (!self.tags.is_empty()).then(|| self.tags.iter().cloned().collect()),
             ..QueueSettings::default()
         }
     }
@@ -116,6 +148,9 @@ pub(super) struct UpdateFlags {
     /// As many messages as there is room for
     #[arg(long, conflicts_with = "max_messages")]
     no_max_messages: bool,
+    /// As many bytes as there is room for
+    #[arg(long, conflicts_with = "max_bytes")]
+    no_max_bytes: bool,
 }
 
 impl UpdateFlags {
@@ -127,6 +162,7 @@ impl UpdateFlags {
             (self.no_dead_letter, &[Bound::MaxReceiveCount, Bound::DeadLetterQueue]),
             (self.no_backoff, &[Bound::RetryBackoff]),
             (self.no_max_messages, &[Bound::MaxMessages]),
+            (self.no_max_bytes, &[Bound::MaxBytes]),
         ];
         if settings == QueueSettings::default() && clears.iter().all(|(asked, _)| !asked) {
             return Err(Usage("nothing to change was given; see --help".to_owned()));
