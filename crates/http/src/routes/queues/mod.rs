@@ -3,6 +3,7 @@
 //! `define` makes and changes queues, `send`, `receive` and `settle` are the life of a message,
 //! `curl` is all of it by hand.
 
+mod batch;
 mod curl;
 mod define;
 mod receive;

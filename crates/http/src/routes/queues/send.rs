@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::batch::BatchResults;
 use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::EdgeState;
@@ -64,7 +65,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .body_bytes_max(BATCH_BODY_BYTES_MAX)
                 .body::<NewMessages>()
                 .example(r#"{"messages": [{"clientMessageId": "m1", "body": "hello"}]}"#)
-                .gives::<BatchResults>(200, "What came of each")
+                .gives::<BatchResults<MessageSent>>(200, "What came of each")
                 .problems(&[ProblemKind::NotFound, ProblemKind::QuotaExceeded]),
         )
 }
@@ -112,27 +113,6 @@ pub(super) struct MessageSent {
     /// Present when it had been sent before, under the same deduplication key.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
-}
-
-/// What came of each message of a batch, in its order.
-#[derive(Serialize, ToSchema)]
-pub(super) struct BatchResults {
-    results: Vec<BatchResult>,
-}
-
-/// What came of a message.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct BatchResult {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_message_id: Option<String>,
-    index: usize,
-    #[serde(flatten)]
-    #[schema(value_type = Option<MessageSent>)]
-    sent: Option<MessageSent>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    error: Option<Problem>,
 }
 
 fn shown(sent: Sent) -> MessageSent {
@@ -322,7 +302,7 @@ pub(super) async fn batch(
     headers: HeaderMap,
     idempotency: Idempotency,
     body: Json<NewMessages>,
-) -> Result<Answer<BatchResults>, Problem> {
+) -> Result<Answer<BatchResults<MessageSent>>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
     let (messages, client_message_ids) = opened(body.value)?;
     let trace_id = trace_id(&headers);
@@ -338,17 +318,10 @@ pub(super) async fn batch(
         other => unreachable!("a Send is answered with {other:?}"),
     };
     let mut sent = sent.into_iter();
-    let results = packed.into_iter().zip(client_message_ids).enumerate();
-    let results = results.map(|(index, (packed, client_message_id))| {
-        let outcome = packed.and_then(|_| {
-            sent.next().expect("an answer for each that was sent").map_err(not_taken)
-        });
-        match outcome {
-            Ok(sent) => {
-                BatchResult { client_message_id, index, sent: Some(shown(sent)), error: None }
-            }
-            Err(error) => BatchResult { client_message_id, index, sent: None, error: Some(error) },
-        }
+    let outcomes = packed.into_iter().map(|packed| {
+        packed?;
+        let sent = sent.next().expect("an answer for each that was sent");
+        sent.map(shown).map_err(not_taken)
     });
-    Ok(Answer(BatchResults { results: results.collect() }))
+    Ok(Answer(BatchResults::new(outcomes, client_message_ids)))
 }

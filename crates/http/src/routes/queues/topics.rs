@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use super::batch::BatchResults;
 use super::define::{NewQueue, make};
 use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened, trace_id};
 use super::{check_name, refused};
@@ -65,7 +66,7 @@ pub(super) fn routes(table: Routes) -> Routes {
         .post("/v1/topics/{topic}/messages:batch", "topics.publishBatch", publish_batch,
             doc("Publish messages").scope("produce").idempotent().body_bytes_max(BATCH_BODY_BYTES_MAX).body::<NewMessages>()
                 .example(r#"{"messages": [{"clientMessageId": "m1", "body": "hello"}]}"#)
-                .gives::<BatchPublished>(200, "What came of each, in order")
+                .gives::<BatchResults<MessagePublished>>(200, "What came of each, in order")
                 .problems(&[ProblemKind::NotFound, ProblemKind::PayloadTooLarge, ProblemKind::QuotaExceeded]))
 }
 
@@ -169,27 +170,6 @@ impl From<queue::Published> for MessagePublished {
             subscriptions: published.subscriptions,
         }
     }
-}
-
-/// What came of each message of a batch, in its order.
-#[derive(Serialize, ToSchema)]
-struct BatchPublished {
-    results: Vec<PublishResult>,
-}
-
-/// What came of a message.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct PublishResult {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_message_id: Option<String>,
-    index: usize,
-    #[serde(flatten)]
-    #[schema(value_type = Option<MessagePublished>)]
-    published: Option<MessagePublished>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    error: Option<Problem>,
 }
 
 async fn submit(
@@ -424,18 +404,10 @@ async fn publish_batch(
     headers: HeaderMap,
     idempotency: Idempotency,
     body: Json<NewMessages>,
-) -> Result<Answer<BatchPublished>, Problem> {
+) -> Result<Answer<BatchResults<MessagePublished>>, Problem> {
     let (messages, client_message_ids) = opened(body.value)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     let trace_id = trace_id(&headers);
     let outcomes = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
-    let result = |(index, (outcome, client_message_id)): (usize, (Result<_, _>, _))| {
-        let (published, error) = match outcome {
-            Ok(published) => (Some(published), None),
-            Err(error) => (None, Some(error)),
-        };
-        PublishResult { client_message_id, index, published, error }
-    };
-    let results = outcomes.into_iter().zip(client_message_ids).enumerate().map(result).collect();
-    Ok(Answer(BatchPublished { results }))
+    Ok(Answer(BatchResults::new(outcomes, client_message_ids)))
 }
