@@ -153,6 +153,14 @@ impl ProblemKind {
     }
 }
 
+/// The number of a field of a body, if it is one from `from` to `to`.
+pub(crate) fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
+    if (from..=to).contains(&value) {
+        return Ok(value);
+    }
+    Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
+}
+
 /// An error on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {

@@ -15,7 +15,7 @@ use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, Json, Limit, Path, Query, not_of_this_list};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{self, Source, Whole};
 use crate::queues::service::{self, Leased};
 use crate::room::{Taken, keep};
@@ -95,17 +95,12 @@ impl IntoResponse for Received {
     }
 }
 
-fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, String> {
-    let fits = (from..=to).contains(&value);
-    fits.then_some(value).ok_or_else(|| format!("{field}: it must be from {from} to {to}"))
-}
-
 impl ReceiveAsk {
     pub(super) fn new(max_messages: Option<u16>, wait_seconds: Option<u64>) -> ReceiveAsk {
         ReceiveAsk { max_messages, wait_seconds, visibility_timeout_seconds: None }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Problem> {
         within("maxMessages", self.max_messages.unwrap_or(1).into(), 1, RECEIVE_MAX.into())?;
         within("waitSeconds", self.wait_seconds.unwrap_or(0), 0, WAIT_SECONDS_MAX)?;
         let visibility = self.visibility_timeout_seconds.unwrap_or(0);
@@ -122,7 +117,7 @@ pub(super) async fn receive_from(
     kind: ProblemKind,
 ) -> Result<Received, Problem> {
     let definition = find(edge, caller, &name).await?;
-    ask.check().map_err(|detail| kind.because(detail))?;
+    ask.check().map_err(|wrong| kind.because(wrong.detail))?;
     let receive = Receive {
         queue: name.clone(),
         max: ask.max_messages.unwrap_or(1),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::check_name;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 
 /// Ten years: longer than anything waits on purpose.
 pub(super) const SECONDS_MAX: u64 = 10 * 365 * 24 * 60 * 60;
@@ -83,13 +83,6 @@ pub(super) struct QueueChange {
     large_bodies: Option<bool>,
     /// Notes on the queue.
     tags: Option<BTreeMap<String, String>>,
-}
-
-fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
-    if (from..=to).contains(&value) {
-        return Ok(value);
-    }
-    Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
 }
 
 impl QueueChange {

@@ -11,11 +11,11 @@ use streams::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{check_name, find, refused, within};
+use super::{check_name, find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
 use crate::streams::{find as find_stream, partition, submit};
 use crate::time::{Rfc3339, rfc3339};

@@ -12,11 +12,11 @@ use streams::{Command, Commit, Refusal, Reply};
 use utoipa::ToSchema;
 
 use super::shown::{RecordView, next_offsets, with_records};
-use super::{check_member, check_name, check_partitions, find_with_group, group_refused, within};
+use super::{check_member, check_name, check_partitions, find_with_group, group_refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
 use crate::streams::fetch::{Fetch, NoFetch, fetch as fetch_records};
 use crate::streams::{partition, submit};

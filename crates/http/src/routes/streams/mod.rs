@@ -93,13 +93,6 @@ fn check_partitions(stream: &Definition, offsets: &BTreeMap<u16, u64>) -> Result
     }
 }
 
-fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64, Problem> {
-    if (from..=to).contains(&value) {
-        return Ok(value);
-    }
-    Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
-}
-
 /// As [`refused`], of whoever names a group as well.
 fn group_refused(stream: &str, group: &str, refusal: Refusal) -> Problem {
     match refusal {
