@@ -24,8 +24,10 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
-/// Messages that are read at a time of a lane beside which others are filled: the turn may change.
-const CONTESTED_MAX: usize = 16;
+/// Messages of a lane that are read at a time: they may be large, and the turn may change.
+const LANE_AT_ONCE: usize = 16;
+/// Messages that one receive drops because of their age; a timer sees to the rest of them.
+const DROPS_MAX: usize = 1000;
 /// Bytes of the messages of one receive, unless its first alone has more.
 const RECEIVE_BYTES_MAX: u64 = 4 << 20;
 /// No lease and no extension lasts longer.
@@ -43,9 +45,25 @@ type Rank = (u64, u8);
 pub(crate) struct Room {
     pub(crate) messages: usize,
     bytes: u64,
+    drops: usize,
+    drop_bytes: u64,
 }
 
 impl Room {
+    fn new(messages: usize) -> Room {
+        let bytes = RECEIVE_BYTES_MAX;
+        Room { messages, bytes, drops: DROPS_MAX, drop_bytes: RECEIVE_BYTES_MAX }
+    }
+
+    /// A message was met that is too old. After many the room is closed.
+    pub(crate) fn drop(&mut self, message: &Message) {
+        self.drops -= 1;
+        self.drop_bytes = self.drop_bytes.saturating_sub(message.bytes());
+        if self.drops == 0 || self.drop_bytes == 0 {
+            self.messages = 0;
+        }
+    }
+
     /// Whether a message fits. What does not, closes the room: it stays the first in its place.
     pub(crate) fn has(&mut self, message: &Message) -> bool {
         let fits = message.bytes() <= self.bytes || self.bytes == RECEIVE_BYTES_MAX;
@@ -269,8 +287,7 @@ impl Desk<'_, '_> {
         let visibility_ms = receive.visibility_ms.unwrap_or(self.settings().visibility_ms);
         let until_ms = self.turn.now_ms() + visibility_ms.clamp(1, LEASE_MS_MAX);
         let mut deliveries = Vec::new();
-        let mut room = Room { messages: max, bytes: RECEIVE_BYTES_MAX };
-        // Old messages may be met that are dropped; a timer sees to the rest of them.
+        let mut room = Room::new(max);
         for _ in 0..TAKES_MAX {
             if room.messages == 0 {
                 break;
@@ -284,25 +301,29 @@ impl Desk<'_, '_> {
                 deliveries.push(self.lease(message, until_ms));
             }
         }
+        if room.drops < DROPS_MAX {
+            self.look_for_old();
+        }
         Reply::Received(deliveries)
     }
 
     /// The first messages of the lane whose turn it is, while it is; none when all are empty.
     fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let (lane, next) = self.lane_to_serve()?;
-        let limit = next.map_or(room.messages, |_| room.messages.min(CONTESTED_MAX));
-        let found = self.front(lane, limit);
+        let found = self.front(lane, room.messages.min(LANE_AT_ONCE));
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
             let message = Message::decode(&row);
             let is_next = next.is_none_or(|next| self.rank_of(lane.number, &message) > next);
-            if !is_next || !room.has(&message) {
+            if !is_next || room.messages == 0 || !room.has(&message) {
                 break;
             }
             self.pop(lane.number, position);
             self.counts.visible -= 1;
-            if !self.expires(&message) {
+            if self.expires(&message) {
+                room.drop(&message);
+            } else {
                 room.fill(&message);
                 taken.push(message);
             }

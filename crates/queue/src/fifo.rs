@@ -97,6 +97,10 @@ impl Desk<'_, '_> {
 
     /// A message was taken out from anywhere in a group: it may be ready now, or not any more.
     pub(crate) fn look_again_at_group(&mut self, name: &str) {
+        // Or whoever takes one after the other would look through all that is gone each time.
+        if let Some(first) = self.first_waiting(name, 1).pop() {
+            self.change_group(name, |group| group.first = first.head.sequence);
+        }
         let group = self.group(name);
         if let Some(place) = group.place
             && !self.is_group_free(name)
@@ -138,17 +142,25 @@ impl Desk<'_, '_> {
         let lane = self.counts.lanes.iter().find(|lane| lane.number == READY).copied();
         let lane = lane.filter(|lane| lane.len > 0)?;
         let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
-        self.pop(READY, position);
         let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
-        self.change_group(&name, |group| (group.listed, group.place) = (false, None));
         let now_ms = self.turn.now_ms();
+        let waiting = self.first_waiting(&name, room.messages);
+        let first = waiting.first().filter(|first| first.head.due_ms <= now_ms);
+        if first.is_some_and(|first| !self.is_too_old(first) && !room.has(first)) {
+            // It keeps its place among groups: the next receive begins with it.
+            return None;
+        }
+        self.pop(READY, position);
+        self.change_group(&name, |group| (group.listed, group.place) = (false, None));
         let mut taken = Vec::new();
-        for message in self.first_waiting(&name, room.messages) {
-            if message.head.due_ms > now_ms || !room.has(&message) {
+        for message in waiting {
+            if room.messages == 0 || message.head.due_ms > now_ms || !room.has(&message) {
                 break;
             }
             self.take_waiting(&name, &message, true);
-            if !self.expires(&message) {
+            if self.expires(&message) {
+                room.drop(&message);
+            } else {
                 room.fill(&message);
                 taken.push(message);
             }

@@ -103,8 +103,13 @@ pub struct Counts {
     pub(crate) minutes: [(u64, Totals); 2],
     /// The job that moves messages away, and its timer.
     pub(crate) redrive: Option<(u64, (u64, u64))>,
-    /// Of all of them, those whose bodies lie in the archive. The last field: version 1 had none.
+    /// Of all of them, those whose bodies lie in the archive. Version 1 ended before this field.
     pub archived: u64,
+    /// Where the search for hidden rows that are due goes on, until none is left: nothing is hidden
+    /// until a time that has come, so none is put before it.
+    pub(crate) hidden_cursor: Vec<u8>,
+    /// The same of deduplication keys to be forgotten.
+    pub(crate) forget_cursor: Vec<u8>,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
@@ -118,7 +123,7 @@ impl Counts {
     /// Reads a row of this machine's.
     pub(crate) fn decode(row: &[u8]) -> Counts {
         let newest = match row {
-            [1, body @ ..] => &[body, &[0]].concat(),
+            [1, body @ ..] => &[body, &[0, 0, 0]].concat(),
             [2, body @ ..] => body,
             _ => panic!("counts of a version that this binary is too old for"),
         };

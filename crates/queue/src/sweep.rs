@@ -90,7 +90,10 @@ impl Desk<'_, '_> {
         let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
         let from = hidden_key(tenant, number, self.counts.swept_ms + 1, 0);
         let due = Scan::between(&from, &hidden_key(tenant, number, now_ms + 1, 0));
-        let (due, all) = self.some_of(due);
+        let (due, all) = self.some_of(due.after(&self.counts.hidden_cursor));
+        if let Some((last, _)) = due.last() {
+            self.counts.hidden_cursor = last.to_vec();
+        }
         for (key, row) in due {
             let until_ms = key[key.len() - 16..].first_chunk().expect("as hidden_key puts it");
             self.come_back(u64::from_be_bytes(*until_ms), Message::decode(&row));
@@ -98,6 +101,8 @@ impl Desk<'_, '_> {
         let forgotten = self.forget_keys();
         if all && forgotten {
             self.counts.swept_ms = now_ms;
+            self.counts.hidden_cursor.clear();
+            self.counts.forget_cursor.clear();
             self.arm_for_next();
         } else {
             self.arm(now_ms);
@@ -153,7 +158,11 @@ impl Desk<'_, '_> {
         let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
         let from = forget_key(tenant, number, self.counts.swept_ms + 1, &[0; 16]);
         let to = forget_key(tenant, number, now_ms + 1, &[0; 16]);
-        let due = self.turn.rows().scan(&Scan::between(&from, &to).limit(SWEEP_MAX));
+        let due = Scan::between(&from, &to).after(&self.counts.forget_cursor).limit(SWEEP_MAX);
+        let due = self.turn.rows().scan(&due);
+        if let Some((last, _)) = due.last() {
+            self.counts.forget_cursor = last.to_vec();
+        }
         for (key, _) in &due {
             let digest = key.last_chunk::<16>().expect("as forget_key puts it");
             self.turn.delete(key);
@@ -180,7 +189,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn is_too_old(&self, message: &Message) -> bool {
+    pub(crate) fn is_too_old(&self, message: &Message) -> bool {
         let age_ms = self.turn.now_ms().saturating_sub(message.head.visible_ms);
         age_ms >= self.settings().retention_ms
     }

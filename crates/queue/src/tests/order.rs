@@ -90,6 +90,48 @@ fn a_group_that_was_moved_away_is_not_ready() {
     assert_eq!((counts.totals.moved, counts.ready()), (3, 0));
 }
 
+fn first_of(bench: &Bench, group: &str) -> u64 {
+    let number = bench.described().definition.number;
+    let row = bench.rig.rows.get(&crate::state::group_key(TENANT, b'g', number, group));
+    crate::state::Group::decode(&row.expect("it has messages")).first
+}
+
+#[test]
+fn what_has_left_a_group_is_not_looked_through_again() {
+    let mut bench = short_lived();
+    bench.send_all((0..5).map(|n| grouped("a", &n.to_string())).collect());
+    bench.advance(MINUTE_MS / 2);
+    bench.send_all(vec![grouped("a", "young")]);
+    bench.advance(MINUTE_MS / 2);
+    assert_eq!(bench.described().counts.totals.expired, 5);
+    assert_eq!(first_of(&bench, "a"), 6);
+    bench.send_all((0..5).map(|n| grouped("a", &n.to_string())).collect());
+    bench.apply(&Command::StartRedrive(StartRedrive {
+        queue: JOBS.into(),
+        target: Some("others".to_owned()),
+        per_second: None,
+        filter: None,
+        limit: Some(4),
+        dry_run: false,
+    }));
+    bench.advance(1000);
+    assert_eq!((bench.described().counts.totals.moved, first_of(&bench, "a")), (4, 10));
+}
+
+#[test]
+fn a_group_whose_message_does_not_fit_any_more_is_the_next_receives_first() {
+    let mut bench = fifo();
+    let large = "x".repeat(400 << 10);
+    let group = |n: u32| grouped(&format!("g{n:02}"), &large);
+    bench.send_all((0..11).map(group).collect());
+    bench.send_all(vec![grouped("last", "small")]);
+    let groups = |got: Vec<Delivery>| {
+        got.into_iter().map(|delivery| delivery.group.expect("it has one")).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(bench.receive(100)).len(), 10);
+    assert_eq!(groups(bench.receive(100)), ["g10", "last"]);
+}
+
 #[test]
 fn groups_have_their_bytes_and_those_of_before_are_read() {
     let group = crate::state::Group {

@@ -56,3 +56,62 @@ fn many_old_messages_are_dropped_at_once_whatever_lies_in_another_lane() {
     bench.advance(1000);
     assert_eq!(bench.described().counts.totals.expired, 900);
 }
+
+#[test]
+fn the_search_for_what_is_due_goes_on_where_it_stopped() {
+    let mut bench = standard();
+    for _ in 0..MANY {
+        let heavy = heavy(Mode::Standard).into_iter().take(1);
+        bench.send_all(heavy.map(|m| NewMessage { delay_ms: Some(1000), ..m }).collect());
+    }
+    let mut cursors = Vec::new();
+    later(&mut bench, 1000);
+    while bench.described().counts.visible < MANY {
+        cursors.push(bench.described().counts.hidden_cursor);
+        later(&mut bench, 0);
+    }
+    assert!(cursors.len() > 2 && cursors.is_sorted_by(|a, b| a < b), "{cursors:?}");
+    bench.advance(0);
+    assert!(bench.described().counts.hidden_cursor.is_empty(), "and begins anew when all is done");
+    let delayed = NewMessage { delay_ms: Some(1000), ..new("later") };
+    bench.send_all(vec![delayed]);
+    bench.advance(1000);
+    assert_eq!(bench.described().counts.visible, MANY + 1);
+}
+
+#[test]
+fn keys_are_forgotten_where_it_stopped_too() {
+    let mut bench = standard();
+    let keyed = |n: u64| NewMessage { dedup: Some(u128::from(n).to_be_bytes()), ..new("x") };
+    bench.send_all((0..1000).map(keyed).collect());
+    let dedup_ms = bench.described().definition.settings.dedup_ms;
+    later(&mut bench, dedup_ms);
+    assert!(!bench.described().counts.forget_cursor.is_empty());
+    bench.advance(0);
+    assert!(bench.described().counts.forget_cursor.is_empty());
+    let left = crate::state::key(TENANT, b'k', bench.described().definition.number);
+    assert!(bench.rig.rows.scan(&kernel::rows::Scan::prefix(&left)).is_empty());
+}
+
+#[test]
+fn a_receive_drops_no_more_old_messages_than_it_may() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(mode) });
+        for _ in 0..MANY / 2 {
+            bench.send_all(heavy(mode).into_iter().take(2).collect());
+        }
+        // Before the timer has come to it.
+        bench.rig.now_ms += 59_999;
+        bench.ack(&[]);
+        let version = bench.described().definition.version;
+        let settings = Settings { retention_ms: 1000, ..bench.described().definition.settings };
+        let before = bench.described().counts.totals.expired;
+        bench.apply(&Command::Update(Update { queue: JOBS.into(), version, settings }));
+        assert!(bench.receive(100).is_empty());
+        let dropped = bench.described().counts.totals.expired - before;
+        // The timer's share, and the receive's.
+        assert!((1..=64).contains(&dropped), "{mode:?} {dropped}");
+        bench.advance(60_000);
+        assert_eq!(bench.described().counts.totals.expired, MANY, "{mode:?}");
+    }
+}
