@@ -183,8 +183,11 @@ impl Runner {
                 self.refuse_everything();
             } else {
                 // Not a linger: with a core to spare this comes back at once. With none, whoever
-                // is about to push a request goes first, and one sync serves more of them.
-                std::thread::yield_now();
+                // is about to push a request goes first, and one sync serves more of them. Beside a
+                // checkpoint it would be the checkpoint that goes first, for milliseconds.
+                if !self.state.checkpointing {
+                    std::thread::yield_now();
+                }
                 self.append();
                 self.load_timers();
                 self.checkpoint();

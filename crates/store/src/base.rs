@@ -1,7 +1,7 @@
 //! The store itself.
 
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ const ROWS_PER_PACE: usize = 4096;
 pub struct FjallBase {
     /// Declared first, so that its thread has ended when the store closes.
     _compactor: Compactor,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     applied: AtomicU64,
     /// One checkpoint at a time: the next must see what the last one took.
     ingesting: Mutex<()>,
@@ -80,11 +80,6 @@ impl FjallBase {
         self.shared.views.open(&self.shared.db, &self.shared.keyspace)
     }
 
-    /// The folder that the store writes its tables to.
-    pub(crate) fn tables(&self) -> PathBuf {
-        self.shared.keyspace.path().join("tables")
-    }
-
     /// Refuses a layer that the file system may have no room for.
     fn check_room(&self, layer: &Layer) -> Result<(), BaseError> {
         let layer_bytes = u64::try_from(layer.bytes()).expect("memory fits in 64 bits");
@@ -100,7 +95,7 @@ impl FjallBase {
     fn write(&self, layer: &Layer, through: Index, pace: &dyn Fn()) -> Result<(), BaseError> {
         const DOING: &str = "writing a checkpoint";
         let view = self.view();
-        let mut trickle = Trickle::new(self.tables()).map_err(|e| failed(DOING, e))?;
+        let mut trickle = Trickle::new(self.shared.tables()).map_err(|e| failed(DOING, e))?;
         let mut ingestion = self.shared.keyspace.start_ingestion().map_err(|e| failed(DOING, e))?;
         ingestion.write(APPLIED_KEY, through.0.to_be_bytes()).map_err(|e| failed(DOING, e))?;
         for (number, change) in changes(layer, &view).enumerate() {

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::failure::{StoreFault, failed, is_full};
 use crate::options::StoreOptions;
 use crate::space::free_bytes;
+use crate::trickle::Trickle;
 use crate::views::Views;
 
 /// What the store's threads share.
@@ -95,6 +96,11 @@ impl Shared {
         Ok(())
     }
 
+    /// The folder that the store writes its tables to.
+    pub(crate) fn tables(&self) -> PathBuf {
+        self.keyspace.path().join("tables")
+    }
+
     pub(crate) fn level0_runs(&self) -> usize {
         self.keyspace.tree.l0_run_count()
     }
@@ -135,8 +141,14 @@ impl Shared {
         }
         let before = tree.current_version().id();
         let strategy = self.keyspace.config.compaction_strategy.clone();
-        match tree.compact(strategy, self.views.oldest(&self.db)) {
-            Ok(()) => Ok(tree.current_version().id() == before),
+        let trickle = Trickle::new(self.tables()).map_err(|e| failed(DOING, e))?;
+        let merge = || tree.compact(strategy, self.views.oldest(&self.db));
+        let (merged, synced) = trickle.beside(merge);
+        match merged {
+            Ok(()) => {
+                synced.map_err(|e| failed(DOING, e))?;
+                Ok(tree.current_version().id() == before)
+            }
             Err(error) if is_full(&error) => {
                 Err(BaseError::Full { wanted_bytes: merge_bytes, free_bytes })
             }

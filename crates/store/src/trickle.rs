@@ -4,43 +4,90 @@
 //! then waits: the shard's log above all. Syncing the part that is there every few megabytes keeps
 //! each wait short.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// Bytes of rows after which the newest table is synced.
-const TRICKLE_BYTES: usize = 2 << 20;
+/// Bytes that a table has at most that are not on the disk, about.
+const TRICKLE_BYTES: u64 = 2 << 20;
+/// How often the tables of a merge are looked at, which does not say how much it has written.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Syncs the tables of a checkpoint now and then.
+/// Syncs the tables of a checkpoint or a merge now and then.
 pub(crate) struct Trickle {
     tables: PathBuf,
-    /// Tables are named by their numbers, which grow: this is the greatest when it began. A merge
-    /// may be making others meanwhile, and they are synced as well.
+    /// Tables are named by their numbers, which grow: this is the greatest when it began. Others
+    /// may be made meanwhile by somebody else, and they are synced as well.
     since: u64,
-    bytes: usize,
+    /// Bytes of rows written since tables were looked at.
+    bytes: u64,
+    /// How long each table was when it was synced.
+    synced: BTreeMap<u64, u64>,
+}
+
+/// Says that something is over when it is dropped, however it ended.
+struct Over<'a>(&'a AtomicBool, std::thread::Thread);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
+    }
 }
 
 impl Trickle {
     /// For the tables that come into this folder from now on.
     pub(crate) fn new(tables: PathBuf) -> io::Result<Trickle> {
-        let mut trickle = Trickle { tables, since: 0, bytes: 0 };
+        let mut trickle = Trickle { tables, since: 0, bytes: 0, synced: BTreeMap::new() };
         trickle.since = trickle.numbers()?.into_iter().max().map_or(0, |newest| newest + 1);
         Ok(trickle)
     }
 
     /// So many bytes of rows have been written.
     pub(crate) fn wrote(&mut self, bytes: usize) -> io::Result<()> {
-        self.bytes += bytes;
+        self.bytes += bytes as u64;
         if self.bytes < TRICKLE_BYTES {
             return Ok(());
         }
         self.bytes = 0;
+        self.sync_grown(1)
+    }
+
+    /// Does something that writes tables, and syncs them meanwhile, from a thread beside it.
+    pub(crate) fn beside<T>(mut self, work: impl FnOnce() -> T) -> (T, io::Result<()>) {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                while !over.load(Ordering::Acquire) {
+                    std::thread::park_timeout(LOOK_EVERY);
+                    self.sync_grown(TRICKLE_BYTES)?;
+                }
+                Ok(())
+            });
+            let is_over = Over(&over, thread.thread().clone());
+            let done = work();
+            drop(is_over);
+            (done, thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
+        })
+    }
+
+    /// Syncs the tables that have grown by so much since they were synced.
+    fn sync_grown(&mut self, bytes_min: u64) -> io::Result<()> {
         for number in self.young()? {
-            match File::open(self.tables.join(number.to_string())) {
-                Ok(table) => table.sync_data()?,
+            let table = match File::open(self.tables.join(number.to_string())) {
+                Ok(table) => table,
                 // A merge of it is done already.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
+            };
+            let length = table.metadata()?.len();
+            let synced = self.synced.entry(number).or_default();
+            if length >= *synced + bytes_min {
+                table.sync_data()?;
+                *synced = length;
             }
         }
         Ok(())
@@ -77,12 +124,40 @@ mod tests {
         for number in 0..20_000_u32 {
             rows.put([&[0, 9][..], &number.to_be_bytes()].concat(), vec![7; 100]);
         }
-        let mut trickle = Trickle::new(base.tables()).expect("a folder of tables");
+        let mut trickle = Trickle::new(base.shared.tables()).expect("a folder of tables");
         let seen = parking_lot::Mutex::new(0_u64);
         let layer = rows.freeze();
         let look = || *seen.lock() += trickle.young().expect("listed").len() as u64;
         base.ingest(&layer, Index(1), &look).expect("taken");
         assert!(*seen.lock() > 0, "no table is being written where they are looked for");
-        trickle.wrote(TRICKLE_BYTES).expect("synced");
+        trickle.wrote(3 << 20).expect("synced");
+    }
+
+    #[test]
+    fn a_table_is_synced_beside_the_work_that_writes_it_as_far_as_it_has_grown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("7");
+        let trickle = Trickle::new(folder.path().to_owned()).expect("a folder of tables");
+        let (done, synced) = trickle.beside(|| std::fs::write(&path, vec![7; 3 << 20]));
+        done.expect("written");
+        synced.expect("synced");
+        let mut trickle = Trickle::new(folder.path().to_owned()).expect("a folder of tables");
+        trickle.since = 0;
+        trickle.sync_grown(TRICKLE_BYTES).expect("synced");
+        assert_eq!(trickle.synced, BTreeMap::from([(7, 3 << 20)]));
+        std::fs::write(&path, vec![7; 4 << 20]).expect("written");
+        trickle.sync_grown(TRICKLE_BYTES).expect("not yet");
+        assert_eq!(trickle.synced, BTreeMap::from([(7, 3 << 20)]));
+        std::fs::write(&path, vec![7; 5 << 20]).expect("written");
+        trickle.sync_grown(TRICKLE_BYTES).expect("synced");
+        assert_eq!(trickle.synced, BTreeMap::from([(7, 5 << 20)]));
+    }
+
+    #[test]
+    fn work_that_panics_ends_what_goes_on_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let trickle = Trickle::new(folder.path().to_owned()).expect("a folder of tables");
+        let work = std::panic::AssertUnwindSafe(|| trickle.beside(|| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(work).is_err());
     }
 }

@@ -13,6 +13,8 @@ use crate::stats::short;
 use crate::table::{Figure, Line, Target};
 
 const QUEUE: &str = "q";
+/// Where the most is found out: what is left over there is not acknowledged in the half hour.
+const TRIED: &str = "tried";
 
 /// What was seen in a second.
 struct Second {
@@ -28,10 +30,11 @@ fn mean(seconds: &[Second], of: fn(&Second) -> f64) -> f64 {
 pub(super) fn run(setup: &Setup) -> Result<Vec<Line>> {
     let scratch = setup.scratch("soak")?;
     let ours = Stampede::start(&binary(setup)?, scratch.path())?;
+    flow::create(&ours, TRIED)?;
     flow::create(&ours, QUEUE)?;
     let connections = setup.connections;
     let warm_up = setup.size(Duration::from_secs(20), Duration::from_secs(1));
-    let most = flow::run(&ours, QUEUE, connections, Pace::AsFastAsItGoes, warm_up, |_| Ok(()))?;
+    let most = flow::run(&ours, TRIED, connections, Pace::AsFastAsItGoes, warm_up, |_| Ok(()))?;
 
     let lasts = setup.size(Duration::from_secs(30 * 60), Duration::from_secs(6));
     let mut seconds: Vec<Second> = Vec::new();
