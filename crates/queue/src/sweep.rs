@@ -160,7 +160,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn is_too_old(&self, message: &Message) -> bool {
+    pub(crate) fn is_too_old(&self, message: &Message) -> bool {
         let age_ms = self.turn.now_ms().saturating_sub(message.head.visible_ms);
         age_ms >= self.settings().retention_ms
     }
