@@ -9,6 +9,8 @@
 //! A step walks on from the row where the last one stopped, and sends what it takes as letters, in
 //! the entry in which it takes it: a message is in one of the two queues, or on its way. What came
 //! after the job began is left alone, or two queues that fail into each other would never be done.
+//! A group of which somebody has a message, or of which one waits for its time, is left as it is from
+//! there on: it is moved in its order, or not at all.
 
 use bytes::{BufMut, Bytes};
 use kernel::TenantId;
@@ -21,7 +23,7 @@ use crate::command::{Mode, Moved, Post, Refusal, Reply, StartRedrive};
 use crate::fifo::READY;
 use crate::parcel::Parcel;
 use crate::query::place;
-use crate::state::{Hidden, Message, key, read, row};
+use crate::state::{Message, key, read, row, waiting_key};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
@@ -152,7 +154,8 @@ impl Desk<'_, '_> {
                 let rate = u64::from(rate.max(1));
                 // As often as needed for what a step may take, and for a message a step.
                 let often_ms = STEP_MS.min(STEP_ROWS_MAX as u64 * 1000 / rate).max(1);
-                let every_ms = often_ms.max(1000 / rate);
+                // Rounded up: a little late is no more than was asked for.
+                let every_ms = often_ms.max(1000_u64.div_ceil(rate));
                 let budget = usize::try_from(rate * every_ms / 1000).unwrap_or(STEP_ROWS_MAX);
                 (budget.clamp(1, STEP_ROWS_MAX), now_ms + every_ms)
             }
@@ -185,13 +188,20 @@ impl Desk<'_, '_> {
             if left == 0 || bytes > STEP_BYTES_MAX {
                 return true;
             }
+            if row_key[..] <= job.cursor[..] {
+                continue;
+            }
             job.cursor = row_key.to_vec();
             let message = Message::decode(&row);
-            let waits = match &message.head.group {
-                None => message.head.hidden == Hidden::No,
-                Some(group) => self.is_group_free(group),
-            };
-            if message.head.sequence > job.last_sequence || !waits {
+            if let Some(group) = &message.head.group
+                && !(self.is_group_free(group) && message.head.due_ms <= self.turn.now_ms())
+            {
+                // All of it is passed, now and in later steps: what is behind must not overtake.
+                job.cursor = waiting_key(self.tenant(), self.number(), group, u64::MAX);
+                continue;
+            }
+            // What nobody would get any more is not given a new life.
+            if message.head.sequence > job.last_sequence || self.is_too_old(&message) {
                 continue;
             }
             // What lies in the archive stays there.

@@ -21,6 +21,9 @@
 //! - What was applied while nobody listened is applied again on paper, and compared like the rest.
 //! - A message that a queue has taken is in one place, until it is acked, too old or removed; nobody
 //!   gets it again afterwards, and a dead letter arrives once.
+//! - What is published comes to every subscription that wanted it then, and to none twice. A redrive
+//!   moves and does not copy, in the order of groups, no more and no faster than was asked for, tells
+//!   what it has moved, and goes on until it ends or is ended.
 //! - A record that a stream has taken is read at its offset until it is too old or too much; in one
 //!   epoch no two members commit the same partition; of a deleted stream nothing is left.
 //! - A replay from zero, a replay from the last checkpoint and the living shard have the same rows.

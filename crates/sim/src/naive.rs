@@ -82,6 +82,8 @@ pub struct Naive {
     collected: BTreeMap<ShardId, u64>,
     local: VecDeque<Letter>,
     posted: Vec<(ShardId, Letter)>,
+    /// Letters sent before this entry.
+    sent: BTreeMap<ShardId, u64>,
     /// Timers fired so far, those of the kernel included.
     pub timers_fired: u64,
     /// Letters received so far, from here and elsewhere.
@@ -168,6 +170,14 @@ impl Scene<'_> {
         }
     }
 
+    /// The letters to another shard that the machines have sent in this entry, in order.
+    #[must_use]
+    pub fn new_letters(&self, to: ShardId) -> Vec<Letter> {
+        let sent = self.naive.sent.get(&to).copied().unwrap_or(0);
+        let waiting = mail::uncollected(self.rows, to, usize::MAX).into_iter();
+        waiting.filter(|(number, _)| *number > sent).map(|(_, letter)| letter).collect()
+    }
+
     /// Asks for an effect.
     pub fn ask(&mut self, payload: Bytes) -> u64 {
         self.naive.order += 1;
@@ -205,6 +215,7 @@ impl Naive {
             collected: BTreeMap::new(),
             local: VecDeque::new(),
             posted: Vec::new(),
+            sent: BTreeMap::new(),
             timers_fired: 0,
             letters_received: 0,
         }
@@ -246,6 +257,7 @@ impl Naive {
         }
         for (to, letter) in std::mem::take(&mut self.posted) {
             letters.entry((self.place.shard, to)).or_default().push(letter);
+            *self.sent.entry(to).or_default() += 1;
         }
         Ok(expected)
     }

@@ -215,3 +215,74 @@ fn a_high_rate_is_kept_too() {
     bench.apply(&Command::Send(sent));
     assert_eq!(bench.bodies(DEAD), ["new"], "the lane goes on where it was");
 }
+
+#[test]
+fn a_low_rate_is_not_exceeded_either() {
+    for rate in [3, 6, 7, 9] {
+        let mut bench = with_dead(Mode::Standard, 40);
+        let job = bench.start(StartRedrive { per_second: Some(rate), ..ask() });
+        for ms in 1..4000 {
+            bench.advance(1);
+            let (moved, most) = (bench.job(job).moved, 1 + u64::from(rate) * ms / 1000);
+            assert!(moved <= most, "{moved} in {ms} ms at {rate} a second");
+        }
+    }
+}
+
+#[test]
+fn a_group_that_was_passed_because_somebody_works_on_it_is_not_moved_from_its_middle() {
+    let mut bench = with_dead(Mode::Fifo, 9);
+    let leased = bench.receive_from(DEAD, 1).remove(0);
+    let target = Some("elsewhere".to_owned());
+    let job = bench.start(StartRedrive { target, per_second: Some(1), ..ask() });
+    bench.advance(1);
+    let receipts = vec![leased.receipt];
+    let nack = Nack { queue: DEAD.into(), receipts, delay_ms: Some(0), reason: None };
+    bench.apply(&Command::Nack(nack));
+    for _ in 0..20 {
+        bench.advance(1000);
+    }
+    assert_eq!((bench.job(job).state, bench.job(job).moved), (JobState::Done, 6));
+    let rest = bench.receive_from(DEAD, 10);
+    assert!(rest.iter().all(|delivery| delivery.group == leased.group), "{rest:?}");
+    assert_eq!(bench.bodies("elsewhere").len(), 6);
+}
+
+#[test]
+fn a_message_of_a_group_whose_time_has_not_come_stays_with_all_behind_it() {
+    let mut bench = with_dead(Mode::Fifo, 0);
+    let grouped = |text: &str, kind: &str, delay_ms| NewMessage {
+        group: Some("g".into()),
+        delay_ms,
+        ..parcel(text, kind)
+    };
+    let messages = vec![
+        grouped("a", "even", None),
+        grouped("b", "odd", Some(60_000)),
+        grouped("c", "odd", None),
+    ];
+    bench.apply(&Command::Send(Send { queue: DEAD.into(), messages }));
+    let rules = BTreeMap::from([("kind".to_owned(), vec![Rule::Is("odd".into())])]);
+    let filter = Some(Filter { attributes: rules });
+    let job = bench.start(StartRedrive { target: Some("elsewhere".into()), filter, ..ask() });
+    bench.advance(1);
+    assert_eq!((bench.job(job).moved, bench.job(job).skipped), (0, 1));
+    assert_eq!(bench.of(DEAD).counts.visible + bench.of(DEAD).counts.delayed, 3);
+}
+
+#[test]
+fn what_is_too_old_is_not_given_a_new_life() {
+    let mut bench = with_dead(Mode::Fifo, 3);
+    bench.advance(1000);
+    let described = bench.of(DEAD);
+    // Groups are searched for old messages only now and then.
+    let settings = Settings { retention_ms: 2000, ..described.definition.settings };
+    let version = described.definition.version;
+    bench.apply(&Command::Update(Update { queue: DEAD.into(), version, settings }));
+    bench.advance(1);
+    bench.advance(1500);
+    let job = bench.start(StartRedrive { target: Some("elsewhere".into()), ..ask() });
+    bench.advance(1);
+    assert_eq!((bench.job(job).state, bench.job(job).moved), (JobState::Done, 0));
+    assert!(queue(&bench.rig.rows, TENANT, "elsewhere").is_none());
+}

@@ -4,31 +4,39 @@
 //! - what jitter draws, within its bounds;
 //! - the order of what comes back, and of what arrives, when one entry begins;
 //! - when a message that is too old is dropped, as long as nobody receives it;
+//! - whether a job that moves messages finds what comes back, or is dropped, in the same moment;
 //! - the numbers of queues and the receipts, as long as none comes twice.
 //!
 //! For that it looks at the answer and at the rows after the entry. So it learns what was drawn,
 //! and is certain again when the next entry begins.
 
+mod asks;
 mod clients;
 mod commands;
+mod filter;
 mod ledger;
+mod letters;
 mod look;
 mod plain;
 mod receive;
+mod redrive;
+mod topics;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use kernel::codec::{pack, split_command, unpack};
+use kernel::codec::{split_command, unpack};
 use kernel::machine::Place;
-use kernel::mail;
-use queue::{Command, DeadLetter, MACHINE, Refusal, Reply, SendRefusal, Settings, Totals};
+use kernel::{TenantId, Unreadable};
+use queue::{Command, DeadLetter, Mode, Refusal, Reply, SendRefusal, Settings, Totals};
 
 pub use clients::QueueSubject;
 use ledger::{BodyOf, Ledger, Name};
+use letters::{Moved, Parting, Post};
 use plain::{Message, New, Queue, Rank, State};
+use topics::Topic;
 
 use crate::naive::Scene;
 use crate::subject::{Difference, Model, Sight, same};
@@ -58,14 +66,17 @@ struct Reservation {
 pub struct QueueModel {
     ledger: Rc<RefCell<Ledger>>,
     queues: Vec<Queue>,
+    topics: Vec<Topic>,
     uids: u64,
-    /// Every number that a queue ever had here.
+    /// Every number that a queue, a topic or a job ever had here.
     numbers: BTreeSet<u64>,
     /// Every receipt that was ever given out here.
     leases: BTreeMap<Vec<u8>, Lease>,
     reservations: Vec<Reservation>,
     /// In this entry: each may have bodies deleted in the next.
     purges: usize,
+    /// Timers of jobs whose queues were deleted: they find nothing then.
+    orphans: Vec<u64>,
     place: Option<Place>,
     now_ms: u64,
     step: u64,
@@ -80,11 +91,13 @@ impl QueueModel {
         QueueModel {
             ledger,
             queues: Vec::new(),
+            topics: Vec::new(),
             uids: 0,
             numbers: BTreeSet::new(),
             leases: BTreeMap::new(),
             reservations: Vec::new(),
             purges: 0,
+            orphans: Vec::new(),
             place: None,
             now_ms: 0,
             step: 0,
@@ -126,14 +139,39 @@ impl QueueModel {
             messages: Vec::new(),
             known: Vec::new(),
             ready: BTreeMap::new(),
+            jobs: Vec::new(),
         });
         self.queues.len() - 1
     }
-}
 
-fn post(scene: &mut Scene<'_>, letter: &DeadLetter) {
-    let to = queue::place(scene.tenant(), &letter.queue);
-    scene.send(to, MACHINE, pack(1, 1, letter));
+    /// A message comes from another queue, which is made if it is not there.
+    fn take_in(&mut self, name: &Name, mode: Mode, new: New) -> Result<(), Difference> {
+        let found = self.find(name);
+        let at = found.unwrap_or_else(|| self.make(name.clone(), Settings::usual(mode)));
+        self.ledger.borrow_mut().arrived(new.id, name)?;
+        let queue = &mut self.queues[at];
+        let group = queue.is_fifo().then(|| new.group.unwrap_or_default());
+        // Where it comes among what came back in the same moment, the machine decides.
+        let rank = Rank { step: self.step, order: None };
+        queue.put(New { group, ..new }, self.now_ms, rank);
+        queue.note_ready(self.now_ms, self.step);
+        Ok(())
+    }
+
+    fn take_dead(&mut self, tenant: TenantId, letter: DeadLetter) -> Result<(), Difference> {
+        let DeadLetter { queue, mode, story, sent_ms, group, parcel } = letter;
+        let (id, due_ms, story) = (story.id, self.now_ms, Some(story));
+        let new = New { id, sent_ms, due_ms, priority: 0, group, story, parcel };
+        self.take_in(&(tenant, queue), mode, new)
+    }
+
+    /// As if new, under the name it had.
+    fn take_moved(&mut self, tenant: TenantId, moved: Moved) -> Result<(), Difference> {
+        let Moved { queue, mode, id, priority, group, parcel } = moved;
+        let (sent_ms, due_ms) = (self.now_ms, self.now_ms);
+        let new = New { id, sent_ms, due_ms, priority, group, story: None, parcel };
+        self.take_in(&(tenant, queue), mode, new)
+    }
 }
 
 impl Model for QueueModel {
@@ -168,25 +206,32 @@ impl Model for QueueModel {
         self.tick_step = self.step;
         self.purges = 0;
         self.end_reservations()?;
-        let mut dead = Vec::new();
+        let now_ms = self.now_ms;
+        self.orphans.retain(|due_ms| *due_ms > now_ms);
+        let (mut partings, mut ended) = (Vec::new(), BTreeSet::new());
         for queue in &mut self.queues {
             let mut ledger = self.ledger.borrow_mut();
             let (any, letters) = queue.pass_time(self.now_ms, self.step, &mut ledger)?;
             queue.note_ready(self.now_ms, self.step);
             if any {
                 self.touched.insert(queue.name.clone());
+                ended.insert(queue.uid);
             }
-            let from = &queue.name;
-            dead.extend(letters.into_iter().map(|letter| Dead { from: from.clone(), letter }));
+            let dead = |letter| Parting { from: queue.name.clone(), post: Post::Dead(letter) };
+            partings.extend(letters.into_iter().map(dead));
         }
-        for dead in in_order(scene, dead)? {
-            post(&mut scene.of(dead.from.0), &dead.letter);
+        self.redrive(scene, &mut partings, &ended)?;
+        for parting in self.in_order(scene, partings)? {
+            parting.post.send(&mut scene.of(parting.from.0));
         }
         Ok(())
     }
 
     fn check_timers(&self, count: usize) -> Result<(), Difference> {
-        let max = self.queues.len() * QUEUE_TIMERS_MAX + self.reservations.len() + self.purges;
+        let jobs = self.queues.iter().filter(|queue| queue.running().is_some()).count();
+        let jobs = jobs + self.orphans.len();
+        let max =
+            self.queues.len() * QUEUE_TIMERS_MAX + self.reservations.len() + self.purges + jobs;
         same("more timers than queues need", &true, &(count <= max))
     }
 
@@ -195,6 +240,10 @@ impl Model for QueueModel {
             State::Leased { until_ms } => until_ms <= now_ms,
             State::Free(free) => free.delayed && !queue.is_fifo() && free.to_ms <= now_ms,
         };
+        let due = |queue: &Queue| queue.running().filter(|job| job.due_ms <= now_ms).cloned();
+        if let Some(job) = self.queues.iter().find_map(due) {
+            return Some(format!("a step of {job:?}"));
+        }
         let mut left = self.queues.iter().filter_map(|queue| {
             queue.messages.iter().find(|message| hidden(queue, message)).map(|m| (queue, m))
         });
@@ -210,23 +259,14 @@ impl Model for QueueModel {
         if self.step > self.tick_step {
             self.step += 1;
         }
-        let unreadable = |error: kernel::Unreadable| error.to_string();
-        let (tag, version, body) = split_command(body).map_err(unreadable)?;
-        same("kind of letter", &(1, 1), &(tag, version))?;
-        let letter: DeadLetter = unpack("queue", body).map_err(unreadable)?;
-        let name = (scene.tenant(), letter.queue);
-        let found = self.find(&name);
-        let at = found.unwrap_or_else(|| self.make(name.clone(), Settings::usual(letter.mode)));
-        let id = letter.story.id;
-        self.ledger.borrow_mut().arrived(id, &name)?;
-        let queue = &mut self.queues[at];
-        let group = queue.is_fifo().then(|| letter.group.unwrap_or_default());
-        let (sent_ms, due_ms, story) = (letter.sent_ms, self.now_ms, Some(letter.story));
-        let new = New { id, sent_ms, due_ms, priority: 0, group, story, parcel: letter.parcel };
-        // Where it comes among what came back in the same moment, the machine decides.
-        queue.put(new, self.now_ms, Rank { step: self.step, order: None });
-        queue.note_ready(self.now_ms, self.step);
-        Ok(())
+        let unreadable = |error: Unreadable| error.to_string();
+        let tenant = scene.tenant();
+        match split_command(body).map_err(unreadable)? {
+            (1, 1, body) => self.take_dead(tenant, unpack("queue", body).map_err(unreadable)?),
+            (2, 1, body) => self.take_moved(tenant, unpack("queue", body).map_err(unreadable)?),
+            (3, 1, body) => self.take_fanned(tenant, unpack("queue", body).map_err(unreadable)?),
+            (tag, version, _) => Err(format!("a letter of kind {tag}, version {version}")),
+        }
     }
 
     fn check(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
@@ -245,39 +285,4 @@ impl Model for QueueModel {
 
 fn may_fit_later(refusal: SendRefusal) -> bool {
     matches!(refusal, SendRefusal::Messages | SendRefusal::Bytes | SendRefusal::NotReserved)
-}
-
-/// A message that died because its time was over.
-struct Dead {
-    from: Name,
-    letter: DeadLetter,
-}
-
-/// Letters as they were sent. Of one queue they are in order; which queue's time came first, the
-/// machine decides.
-fn in_order(scene: &Scene<'_>, dead: Vec<Dead>) -> Result<Vec<Dead>, Difference> {
-    if dead.windows(2).all(|pair| pair[0].from == pair[1].from) {
-        return Ok(dead);
-    }
-    let mut placed = Vec::new();
-    for (number, dead) in dead.into_iter().enumerate() {
-        let name = (dead.from.0, dead.letter.queue.clone());
-        let to = queue::place(name.0, &name.1).shard(scene.place().shard_count);
-        let position = if to == scene.place().shard {
-            look::sequence_of(scene.rows, &name, dead.letter.story.id)
-        } else {
-            let body = pack(1, 1, &dead.letter);
-            let outbox = mail::uncollected(scene.rows, to, usize::MAX);
-            outbox.into_iter().find(|(_, letter)| letter.body == body).map(|(number, _)| number)
-        };
-        placed.push((to, position.unwrap_or(u64::MAX), number, dead));
-    }
-    placed.sort_by_key(|(to, position, number, _)| (*to, *position, *number));
-    for (at, (to, _, number, dead)) in placed.iter().enumerate() {
-        let mut later = placed[at..].iter();
-        if later.any(|(other, _, n, d)| (other, &d.from) == (to, &dead.from) && n < number) {
-            return Err(format!("dead letters of {} are out of order", dead.from.1));
-        }
-    }
-    Ok(placed.into_iter().map(|(_, _, _, dead)| dead).collect())
 }

@@ -8,13 +8,14 @@ use bytes::Bytes;
 use kernel::machine::Effect;
 use kernel::rows::RowsReader;
 use kernel::{Machine, MachineId, TenantId};
-use queue::parcel::{ArchivedBody, Body, Parcel};
+use queue::parcel::{ArchivedBody, Body};
 use queue::{
     Ack, Backoff, Command, Create, Extend, MACHINE, Mode, Nack, NewMessage, Queues, Receipt,
     Receive, ReserveBody, Send, Settings, Update,
 };
 
 use super::QueueModel;
+use super::asks::with_attributes;
 use super::ledger::{Ledger, Name};
 use super::look::body_of;
 use crate::random::Random;
@@ -23,15 +24,15 @@ use crate::subject::{Archive, Draft, Model, Subject};
 /// No other machine counts what these use.
 pub(super) const TENANTS: [TenantId; 2] = [TenantId(11), TenantId(12)];
 /// Many messages at a time go here, more than one timer brings back.
-const BULK: &str = "bulk";
-const NAMES: [&str; 6] = ["jobs", "mail", "orders", "late", "dead", BULK];
+pub(super) const BULK: &str = "bulk";
+pub(super) const NAMES: [&str; 6] = ["jobs", "mail", "orders", "late", "dead", BULK];
 const GROUPS: [&str; 4] = ["a", "ab", "b", ""];
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Queues under test.
 #[derive(Debug, Default)]
 pub struct QueueSubject {
-    ledger: Rc<RefCell<Ledger>>,
+    pub(super) ledger: Rc<RefCell<Ledger>>,
     /// The few queues that most is about in this run.
     busy: Vec<Name>,
     /// Once in a run many messages are sent at a time.
@@ -93,7 +94,7 @@ impl QueueSubject {
         }
     }
 
-    fn name(&mut self, random: &mut Random) -> Name {
+    pub(super) fn name(&mut self, random: &mut Random) -> Name {
         if self.busy.is_empty() {
             self.choose_busy(random);
         }
@@ -108,10 +109,11 @@ impl QueueSubject {
         self.busy[random.place(self.busy.len())].clone()
     }
 
-    fn message(&mut self, random: &mut Random, mode: Mode) -> NewMessage {
+    pub(super) fn message(&mut self, random: &mut Random, mode: Mode) -> NewMessage {
         self.parcels += 1;
-        let mut parcel = self.parcels.to_be_bytes()[5..].to_vec();
-        parcel.resize(3 + random.place(60), b'.');
+        let mut body = self.parcels.to_string();
+        body.extend(std::iter::repeat_n('.', random.place(40)));
+        let parcel = with_attributes(random, Body::Text(body)).encode();
         let group = (mode == Mode::Fifo) != random.chance(10);
         NewMessage {
             delay_ms: match random.below(10) {
@@ -123,12 +125,17 @@ impl QueueSubject {
             priority: random.pick(&[0, 0, 0, 1, 5, 9, 200]),
             group: group.then(|| random.pick(&GROUPS).to_owned()),
             dedup: random.chance(300).then(|| [random.pick(&[1, 2, 3, 4]); 16]),
-            parcel: parcel.into(),
+            parcel,
         }
     }
 
     /// A message with a body that was reserved, mostly for this queue, and mostly not sent before.
-    fn large_message(&mut self, random: &mut Random, name: &Name, mode: Mode) -> NewMessage {
+    pub(super) fn large_message(
+        &mut self,
+        random: &mut Random,
+        name: &Name,
+        mode: Mode,
+    ) -> NewMessage {
         let message = self.message(random, mode);
         let mut ledger = self.ledger.borrow_mut();
         let mine = |(queue, _): &(Name, ArchivedBody)| queue == name || random.chance(20);
@@ -137,7 +144,7 @@ impl QueueSubject {
         if random.chance(900) {
             ledger.reserved.remove(place);
         }
-        let parcel = Parcel::new(Body::Text(String::new())).encode_archived(&body);
+        let parcel = with_attributes(random, Body::Text(String::new())).encode_archived(&body);
         NewMessage { parcel, ..message }
     }
 
@@ -217,6 +224,11 @@ impl Subject for QueueSubject {
     }
 
     fn draft(&mut self, random: &mut Random, _now_ms: u64) -> Draft {
+        match random.below(1000) {
+            0..80 => return self.ask_topic(random),
+            80..130 => return self.ask_redrive(random),
+            _ => {}
+        }
         let name = self.name(random);
         let known = self.ledger.borrow().queues.get(&name).copied();
         let (mode, version) = known.unwrap_or((usual_mode(&name.1), 1));

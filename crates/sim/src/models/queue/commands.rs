@@ -7,8 +7,9 @@ use queue::{
 };
 
 use super::ledger::Name;
+use super::letters::Post;
 use super::plain::{Class, Known, Message, New, Queue, Rank, State, counted};
-use super::{Lease, QueueModel, Reservation, post};
+use super::{Lease, QueueModel, Reservation};
 use crate::naive::Scene;
 use crate::subject::{Difference, same};
 
@@ -260,7 +261,7 @@ impl QueueModel {
             let queue = &mut model.queues[at];
             let letter = queue.fail(sequence, when, delay_ms, reason.cloned(), &mut ledger)?;
             if let Some(letter) = letter {
-                post(scene, &letter);
+                Post::Dead(letter).send(scene);
             }
             Ok(())
         })
@@ -305,15 +306,18 @@ impl QueueModel {
             Command::Nack(nack) => name(&nack.queue),
             Command::Extend(extend) => name(&extend.queue),
             Command::ReserveBody(reserve) => name(&reserve.queue),
+            Command::StartRedrive(start) => name(&start.queue),
+            Command::CancelRedrive { queue, .. } => name(queue),
             Command::BodyDeleted { .. } => return Ok(Reply::BodyGone),
-            other => return Err(format!("no client of the simulator asks for {other:?}")),
+            _ => return self.topic_command(scene, command, actual),
         };
         let Some(at) = self.find(&name) else { return Ok(Reply::Refused(Refusal::NoQueue)) };
         let reply = match command {
             Command::Update(update) => self.update(at, update),
             Command::Delete { .. } => {
                 self.empty(at, "deleted")?;
-                self.queues.remove(at);
+                let queue = self.queues.remove(at);
+                self.orphans.extend(queue.running().map(|job| job.due_ms));
                 self.ledger.borrow_mut().queues.remove(&name);
                 return Ok(Reply::Deleted);
             }
@@ -334,6 +338,8 @@ impl QueueModel {
             Command::Extend(extend) => {
                 self.extend(scene, at, &extend.receipts, extend.visibility_ms)?
             }
+            Command::StartRedrive(start) => self.start_redrive(at, start, actual)?,
+            Command::CancelRedrive { job, .. } => self.cancel_redrive(at, job),
             _ => unreachable!("answered above"),
         };
         self.queues[at].note_ready(self.now_ms, self.step);

@@ -18,9 +18,9 @@ pub(super) type Name = (TenantId, String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Where {
     In(Name),
-    /// A dead letter to there.
+    /// A letter to there.
     OnTheWay(Name),
-    /// Acked, expired, purged or deleted.
+    /// Acked, expired, purged, deleted, or not wanted where it came.
     Gone(&'static str),
 }
 
@@ -39,7 +39,9 @@ enum BodyState {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    messages: BTreeMap<(u16, u64, u64), Where>,
+    /// What is sent to a queue is in one place. What is published is in as many as wanted it then:
+    /// they share a name, and each goes its own way.
+    messages: BTreeMap<(u16, u64, u64), Vec<Where>>,
     bodies: BTreeMap<BodyOf, BodyState>,
     body_of: BTreeMap<(u16, u64, u64), BodyOf>,
     /// Those that an executor has deleted.
@@ -50,6 +52,8 @@ pub(super) struct Ledger {
     pub(super) receipts: Vec<(Name, Receipt)>,
     /// The queues that there are: mode and version.
     pub(super) queues: BTreeMap<Name, (Mode, u64)>,
+    /// Every job that was begun, the latest last.
+    pub(super) jobs: Vec<(Name, u64)>,
 }
 
 fn key(id: MessageId) -> (u16, u64, u64) {
@@ -57,14 +61,29 @@ fn key(id: MessageId) -> (u16, u64, u64) {
 }
 
 impl Ledger {
-    fn step(&mut self, id: MessageId, from: Option<Where>, to: Where) -> Result<(), Difference> {
-        let was = self.messages.insert(key(id), to);
-        same(&format!("where {id:?} is"), &from, &was)
+    fn step(&mut self, id: MessageId, from: &Where, to: Where) -> Result<(), Difference> {
+        let places = self.messages.entry(key(id)).or_default();
+        match places.iter_mut().find(|place| *place == from) {
+            Some(place) => *place = to,
+            None => return Err(format!("where {id:?} is: expected {from:?}, actual {places:?}")),
+        }
+        Ok(())
     }
 
     /// A message was accepted; its name is new.
     pub(super) fn sent(&mut self, id: MessageId, queue: &Name) -> Result<(), Difference> {
-        self.step(id, None, Where::In(queue.clone()))
+        let was = self.messages.insert(key(id), vec![Where::In(queue.clone())]);
+        same(&format!("where {id:?} is"), &None, &was)
+    }
+
+    /// A message was published, and goes to these; its name is new.
+    pub(super) fn published(
+        &mut self,
+        id: MessageId,
+        to: impl Iterator<Item = Name>,
+    ) -> Result<(), Difference> {
+        let was = self.messages.insert(key(id), to.map(Where::OnTheWay).collect());
+        same(&format!("where {id:?} is"), &None, &was)
     }
 
     /// A message was handed out.
@@ -73,7 +92,7 @@ impl Ledger {
             return Err(format!("{id:?} is handed out, and its body was deleted: {body:?}"));
         }
         let here = Where::In(queue.clone());
-        self.step(id, Some(here.clone()), here)
+        self.step(id, &here, here.clone())
     }
 
     /// A place is kept for a body; it never was before.
@@ -120,23 +139,33 @@ impl Ledger {
         queue: &Name,
         why: &'static str,
     ) -> Result<(), Difference> {
-        self.step(id, Some(Where::In(queue.clone())), Where::Gone(why))?;
+        self.step(id, &Where::In(queue.clone()), Where::Gone(why))?;
         self.body_of.remove(&key(id)).map_or(Ok(()), |body| self.end_body(body))
     }
 
-    /// A message has died.
+    /// A message has died, or was moved.
     pub(super) fn posted(
         &mut self,
         id: MessageId,
         from: &Name,
         to: &Name,
     ) -> Result<(), Difference> {
-        self.step(id, Some(Where::In(from.clone())), Where::OnTheWay(to.clone()))
+        self.step(id, &Where::In(from.clone()), Where::OnTheWay(to.clone()))
     }
 
-    /// A dead letter has come.
+    /// A letter has come.
     pub(super) fn arrived(&mut self, id: MessageId, to: &Name) -> Result<(), Difference> {
-        self.step(id, Some(Where::OnTheWay(to.clone())), Where::In(to.clone()))
+        self.step(id, &Where::OnTheWay(to.clone()), Where::In(to.clone()))
+    }
+
+    /// A letter has come to where nobody wants it.
+    pub(super) fn unwanted(
+        &mut self,
+        id: MessageId,
+        to: &Name,
+        why: &'static str,
+    ) -> Result<(), Difference> {
+        self.step(id, &Where::OnTheWay(to.clone()), Where::Gone(why))
     }
 
     /// When everything pending has been done, and years have passed, no message is on its way, and
@@ -147,7 +176,7 @@ impl Ledger {
             Where::OnTheWay(_) => true,
             Where::Gone(_) => false,
         };
-        let left = self.messages.iter().find(|(_, place)| is_left(place));
+        let left = self.messages.iter().find(|(_, places)| places.iter().any(is_left));
         same("message that has not come to its end", &None, &left)?;
         let mut kept = self.bodies.keys().filter(|body| !self.deleted.contains(body));
         same("body that is left in the archive", &None, &kept.next())

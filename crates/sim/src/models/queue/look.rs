@@ -47,8 +47,10 @@ impl QueueModel {
             let rows = sight.rows.scan(&Scan::prefix(&machine_key(MACHINE, b'q', tenant)));
             same("queues", &mine().count(), &rows.len())?;
             let used = sight.usage.get(&tenant).copied().unwrap_or_default();
-            same("usage: entities", &(mine().count() as u64), &used.entities.unsigned_abs())?;
-            same("usage: queues", &used.entities, &used.queues)?;
+            let (queues, topics) = (mine().count() as u64, self.topic_count(tenant));
+            same("usage: entities", &(queues + topics), &used.entities.unsigned_abs())?;
+            same("usage: queues", &queues, &used.queues.unsigned_abs())?;
+            self.check_topics(sight, tenant)?;
         }
         let views = sight.views.iter().filter(|((machine, _), _)| *machine == MACHINE);
         for ((_, key), view) in views {
@@ -89,6 +91,7 @@ impl QueueModel {
     pub(super) fn look_healed(&self, rows: &RowsReader) -> Result<(), Difference> {
         for queue in &self.queues {
             same("messages after years", &None, &queue.messages.first().map(short))?;
+            same("a job after years", &None, &queue.running().map(short))?;
         }
         for (tenant, kind) in TENANTS.into_iter().flat_map(|t| KINDS_OF_MESSAGES.map(|k| (t, k))) {
             let left = rows.scan(&Scan::prefix(&machine_key(MACHINE, kind, tenant)).limit(1));
@@ -157,7 +160,14 @@ impl Look<'_> {
         same("totals", &queue.totals, &counts.totals)?;
         let bytes: u64 = queue.messages.iter().map(Message::bytes).sum();
         same("bytes", &bytes, &counts.bytes)?;
+        self.at_jobs(queue, described.definition.number)?;
         check_oldest(queue, described)
+    }
+
+    fn at_jobs(&self, queue: &mut Queue, number: u64) -> Result<(), Difference> {
+        let rows = queue::jobs(self.rows, queue.name.0, number);
+        same("jobs", &queue.jobs.len(), &rows.len())?;
+        queue.jobs.iter_mut().zip(&rows).try_for_each(|(job, row)| job.look(row))
     }
 
     fn at_message(
@@ -251,13 +261,15 @@ fn check_oldest(queue: &Queue, described: &Described) -> Result<(), Difference> 
     same("a message was sent then", &true, &known)
 }
 
-/// The sequence of a message in a queue, wherever it is there.
-pub(super) fn sequence_of(rows: &RowsReader, name: &Name, id: queue::MessageId) -> Option<u64> {
+/// What has come to a queue after this one, in order, wherever it is there.
+pub(super) fn newer_than(rows: &RowsReader, name: &Name, last: u64) -> Vec<Peeked> {
     let (tenant, name): (TenantId, &str) = (name.0, &name.1);
-    let described = queue::queue(rows, tenant, name)?;
+    let Some(described) = queue::queue(rows, tenant, name) else { return Vec::new() };
     let states = [PeekState::Visible, PeekState::Delayed, PeekState::Leased];
-    states.into_iter().find_map(|state| {
-        let found = queue::peek_all(rows, tenant, described.definition.number, state);
-        found.into_iter().find(|peeked| peeked.id == id).map(|peeked| peeked.sequence)
-    })
+    let found = states
+        .into_iter()
+        .flat_map(|state| queue::peek_all(rows, tenant, described.definition.number, state));
+    let mut newer: Vec<Peeked> = found.filter(|peeked| peeked.sequence > last).collect();
+    newer.sort_by_key(|peeked| peeked.sequence);
+    newer
 }

@@ -7,6 +7,7 @@ use queue::parcel::ArchivedBody;
 use queue::{DeadLetter, MessageId, Mode, Settings, Story, Totals};
 
 use super::ledger::{Ledger, Name};
+use super::redrive::Job;
 use crate::subject::Difference;
 
 /// What a message counts besides its parcel.
@@ -145,6 +146,8 @@ pub(super) struct Queue {
     pub(super) known: Vec<Known>,
     /// Groups that can be received from, and since which step, if that is certain.
     pub(super) ready: BTreeMap<String, Option<u64>>,
+    /// The last ones, the latest last.
+    pub(super) jobs: Vec<Job>,
 }
 
 impl Queue {
@@ -212,7 +215,7 @@ impl Queue {
         if let (true, Some(to)) = (is_dead, &self.settings.dead_letter_queue) {
             self.totals.dead += 1;
             ledger.posted(message.id, &self.name, &(self.name.0, to.clone()))?;
-            return Ok(Some(self.letter(message, to.clone(), now_ms)));
+            return Ok(Some(self.dead_letter(message, to.clone(), now_ms)));
         }
         let (least_ms, most_ms) = match delay_ms {
             Some(delay_ms) => (delay_ms, delay_ms),
@@ -225,7 +228,7 @@ impl Queue {
         Ok(None)
     }
 
-    fn letter(&self, message: Message, queue: String, now_ms: u64) -> DeadLetter {
+    fn dead_letter(&self, message: Message, queue: String, now_ms: u64) -> DeadLetter {
         let story = message.story.unwrap_or_else(|| Story {
             queue: self.name.1.clone(),
             id: message.id,

@@ -1,0 +1,250 @@
+//! What a job does in a step: as is known of it, or as is seen of it.
+
+use std::collections::BTreeSet;
+
+use queue::{JobState, PeekState};
+
+use super::super::QueueModel;
+use super::super::ledger::Ledger;
+use super::super::letters::{Arrivals, Moved, Parting, Post};
+use super::super::plain::{Free, Message, Queue};
+use super::{Job, STEP_ROWS_MAX, lane, place};
+use crate::naive::Scene;
+use crate::subject::{Difference, same, short};
+
+impl Queue {
+    /// Messages that lie where a job looks, in the order of rows, from where it is on.
+    fn ahead(&self, job: &Job) -> Vec<&Message> {
+        let fifo = self.is_fifo();
+        let lies = |free: &Free| fifo || !free.delayed;
+        let ahead = self.messages.iter().filter(|m| m.free().is_some_and(lies));
+        let mut ahead: Vec<&Message> = ahead.filter(|m| !job.looked.is_past(fifo, m)).collect();
+        if fifo {
+            ahead.sort_by_key(|message| place(message));
+        } else {
+            ahead.sort_by_key(|message| {
+                let rank = message.free().expect("looked at above").rank;
+                (lane(message), rank.step, rank.order)
+            });
+        }
+        ahead
+    }
+
+    /// Whether a message that lies there could be received: where there is order, in its turn.
+    fn can_be_received(&self, message: &Message, now_ms: u64) -> bool {
+        let is_due = |message: &Message| message.free().is_some_and(|free| free.to_ms <= now_ms);
+        let group = || self.messages.iter().filter(|other| other.group == message.group);
+        let first = group().min_by_key(|other| (other.free().is_some(), other.sequence));
+        !self.is_fifo() || is_due(message) && first.is_some_and(is_due)
+    }
+
+    /// Whether nobody can say what a step finds: `came` so many messages come at the same time.
+    fn is_step_vague(&self, job: &Job, (now_ms, step): (u64, u64), came: usize) -> bool {
+        let (budget, _) = job.pace(now_ms);
+        let tight = self.ahead(job).len() + came >= job.rows_max(budget);
+        let is_vague = |message: &&Message| {
+            let Some(free) = message.free() else { return false };
+            let came_just_now = now_ms < free.to_ms || free.rank.step == step;
+            free.from_ms <= now_ms && came_just_now || tight && message.perhaps_gone
+        };
+        let mut vague = self.messages.iter().filter(is_vague);
+        let fifo = self.is_fifo();
+        let matters = |message: &Message| tight || message.sequence <= job.last_sequence;
+        tight && came > 0 || vague.any(|m| matters(m) && !job.looked.is_past(fifo, m))
+    }
+
+    /// A step of a job of which everything is known.
+    fn step(&mut self, job: &mut Job, now_ms: u64) -> Vec<(Message, String)> {
+        let (budget, next_ms) = job.pace(now_ms);
+        let rows_max = job.rows_max(budget);
+        let ahead: Vec<u64> = self.ahead(job).iter().map(|message| message.sequence).collect();
+        let mut going = Vec::new();
+        let mut left = budget;
+        let mut more = ahead.len() >= rows_max;
+        for sequence in ahead.into_iter().take(rows_max) {
+            if left == 0 || job.is_at_its_limit() {
+                more = true;
+                break;
+            }
+            let found = self.messages.iter().find(|message| message.sequence == sequence);
+            let message = found.expect("it was just there");
+            if self.is_fifo() && job.looked.is_past(true, message) {
+                continue;
+            }
+            job.looked.at(message);
+            if !self.can_be_received(message, now_ms) {
+                job.looked.pass_group(message);
+                continue;
+            }
+            if sequence > job.last_sequence || self.is_old(message, now_ms) {
+                continue;
+            }
+            let Some(target) = job.target(self, message) else {
+                job.skipped += 1;
+                continue;
+            };
+            (job.matched, left) = (job.matched + 1, left - 1);
+            if !job.asked.dry_run {
+                job.moved += 1;
+                going.push((self.take(sequence), target));
+            }
+        }
+        job.due_ms = next_ms;
+        if !more || job.is_at_its_limit() {
+            job.end(JobState::Done, now_ms);
+        }
+        going
+    }
+
+    /// Where there is order, nothing that goes along overtakes anything that goes as well.
+    fn check_order(&self, job: &Job, going: &[(Message, String)]) -> Result<(), Difference> {
+        for (number, (message, target)) in going.iter().enumerate().filter(|_| self.is_fifo()) {
+            let stays = self.messages.iter().filter(|other| {
+                let fits = other.sequence <= job.last_sequence && job.target(self, other).is_some();
+                fits && !other.perhaps_gone
+            });
+            let later = going[number..].iter().filter(|(_, to)| to == target).map(|(m, _)| m);
+            let overtaken = |other: &&Message| {
+                other.group == message.group && other.sequence < message.sequence
+            };
+            if let Some(overtaken) = stays.chain(later).find(overtaken) {
+                return Err(format!("{} is moved before {}", short(message), short(overtaken)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a step may have moved, if nobody can say what it found.
+    fn may_go(&self, job: &Job, now_ms: u64) -> Vec<(Message, String)> {
+        let lies = |free: &Free| self.is_fifo() || !free.delayed || free.from_ms <= now_ms;
+        let may = self.messages.iter().filter(|message| {
+            let left_alone = message.sequence > job.last_sequence || self.is_old(message, now_ms);
+            !left_alone && message.free().is_some_and(lies)
+        });
+        may.filter_map(|m| Some((m.clone(), job.target(self, m)?))).collect()
+    }
+
+    fn letter(&self, message: &Message, target: &str) -> Parting {
+        let moved = Moved {
+            queue: target.to_owned(),
+            mode: self.settings.mode,
+            id: message.id,
+            priority: message.priority,
+            group: message.group.clone(),
+            parcel: message.parcel.clone(),
+        };
+        Parting { from: self.name.clone(), post: Post::Moved(moved) }
+    }
+
+    fn let_go(
+        &mut self,
+        going: &[(Message, String)],
+        ledger: &mut Ledger,
+    ) -> Result<Vec<Parting>, Difference> {
+        self.totals.moved += going.len() as u64;
+        let mut letters = Vec::new();
+        for (message, target) in going {
+            ledger.posted(message.id, &self.name, &(self.name.0, target.clone()))?;
+            letters.push(self.letter(message, target));
+        }
+        Ok(letters)
+    }
+}
+
+impl QueueModel {
+    /// The next steps of all jobs whose time has come, when these letters were written.
+    pub(in super::super) fn redrive(
+        &mut self,
+        scene: &mut Scene<'_>,
+        partings: &mut Vec<Parting>,
+        ended: &BTreeSet<u64>,
+    ) -> Result<(), Difference> {
+        let now_ms = self.now_ms;
+        let is_due = |queue: &Queue| queue.running().is_some_and(|job| job.due_ms <= now_ms);
+        let due: Vec<usize> =
+            (0..self.queues.len()).filter(|at| is_due(&self.queues[*at])).collect();
+        // What jobs move to each other comes to them while they take their steps.
+        let others = if due.len() > 1 { STEP_ROWS_MAX } else { 0 };
+        for at in due {
+            let queue = &mut self.queues[at];
+            self.touched.insert(queue.name.clone());
+            let mut job = queue.jobs.pop().expect("one is running");
+            let came = partings.iter().filter(|parting| parting.to() == queue.name).count();
+            let when = (now_ms, self.step);
+            let ended = queue.is_fifo() && ended.contains(&queue.uid);
+            let vague = ended || queue.is_step_vague(&job, when, came + others);
+            let going = if vague || job.vague {
+                self.step_as_seen(scene, at, &mut job)?
+            } else {
+                queue.step(&mut job, now_ms)
+            };
+            job.check(now_ms)?;
+            let queue = &mut self.queues[at];
+            queue.check_order(&job, &going)?;
+            queue.jobs.push(job);
+            partings.extend(queue.let_go(&going, &mut self.ledger.borrow_mut())?);
+            queue.note_ready(now_ms, self.step);
+        }
+        Ok(())
+    }
+
+    /// A step of which only rows tell what it has done.
+    fn step_as_seen(
+        &mut self,
+        scene: &Scene<'_>,
+        at: usize,
+        job: &mut Job,
+    ) -> Result<Vec<(Message, String)>, Difference> {
+        job.vague = true;
+        let (now_ms, queue) = (self.now_ms, &self.queues[at]);
+        let (budget, next_ms) = job.pace(now_ms);
+        let described = queue::queue(scene.rows, queue.name.0, &queue.name.1);
+        let number = described.map(|described| described.definition.number);
+        let number = number.filter(|number| queue.number == Some(*number));
+        let row = number.and_then(|queue_number| {
+            queue::job(scene.rows, queue.name.0, queue_number, job.number)
+        });
+        let states = [PeekState::Visible, PeekState::Delayed, PeekState::Leased];
+        let left = states.into_iter().flat_map(|state| {
+            number.map_or_else(Vec::new, |n| queue::peek_all(scene.rows, queue.name.0, n, state))
+        });
+        let left: BTreeSet<u64> = left.map(|peeked| peeked.sequence).collect();
+        let mut may = queue.may_go(job, now_ms);
+        may.retain(|(message, _)| !job.asked.dry_run && !left.contains(&message.sequence));
+        may.sort_by_key(|(message, _)| place(message));
+        // Those that can be seen where they went, and as many others as are told.
+        let mut arrivals = Arrivals::default();
+        let (mut going, mut rest) = (Vec::new(), Vec::new());
+        for (message, target) in may {
+            match arrivals.take(self, scene, &queue.letter(&message, &target)) {
+                Some(place) => going.push((place, (message, target))),
+                None => rest.push((u64::MAX, (message, target))),
+            }
+        }
+        let told =
+            row.as_ref().map_or(Some(going.len() as u64), |r| r.moved.checked_sub(job.moved));
+        let told = usize::try_from(told.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        if told < going.len() || told > going.len() + rest.len() || told > budget {
+            return Err(format!("{told} moved, seen {}: {}", short(&going), short(job)));
+        }
+        going.extend(rest.drain(..told - going.len()));
+        going.sort_by_key(|(place, _)| *place);
+        let before = job.matched;
+        job.moved += told as u64;
+        job.due_ms = next_ms;
+        job.matched = row.as_ref().map_or(job.moved, |row| row.matched);
+        job.skipped = row.as_ref().map_or(job.skipped, |row| row.skipped);
+        same("a step takes no more than it may", &true, &(job.matched <= before + budget as u64))?;
+        job.perhaps_ended = row.is_none();
+        // Whoever ended it in this entry did so later.
+        if row.is_some_and(|row| row.state == JobState::Done) {
+            job.end(JobState::Done, now_ms);
+        }
+        let going = going.into_iter().map(|(_, going)| going);
+        let going: Vec<(Message, String)> = going.collect();
+        for (message, _) in &going {
+            self.queues[at].take(message.sequence);
+        }
+        Ok(going)
+    }
+}
