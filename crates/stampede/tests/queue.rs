@@ -667,6 +667,23 @@ fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_name
 }
 
 #[test]
+fn a_queue_that_is_there_is_subscribed_as_it_is() {
+    let server = Server::start();
+    server.says(&["queue", "create", "mail", "--max-receives", "5", "--dead-letter", "dead"]);
+    server.says(&["topic", "create", "news"]);
+    let subscribe = ["topic", "subscribe", "news", "mail"];
+    for filter in [r#"{"kind":["mail"]}"#, r#"{"kind":["sms"]}"#] {
+        server.says(&[&subscribe[..], &["--filter", filter]].concat());
+        let table = server.says(&["topic", "subscriptions", "news"]);
+        assert_eq!(table, format!("QUEUE  FILTER\nmail   {filter}\n"));
+    }
+    let refused = server.run(&[&subscribe[..], &["--delay", "5s"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let said = "with other settings: --delay, --max-receives, --dead-letter";
+    assert!(text(&refused.stderr).contains(said), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn every_setting_of_a_queue_has_a_flag() {
     let server = Server::start();
     let create = "queue create jobs --retention 1d --visibility 1m --delay 2s --receive-wait 3s \

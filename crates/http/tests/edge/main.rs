@@ -18,6 +18,7 @@ mod slow;
 mod sqs_keys;
 mod stream_groups;
 mod streams;
+mod subscriptions;
 mod system;
 mod telemetry;
 mod tls;
