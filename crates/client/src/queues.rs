@@ -26,6 +26,12 @@ pub enum Mode {
     Fifo,
 }
 
+impl Mode {
+    fn is_usual(&self) -> bool {
+        *self == Mode::default()
+    }
+}
+
 /// When a failed message is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -157,6 +163,8 @@ impl QueueUpdate {
 #[must_use]
 pub struct NewQueue {
     name: String,
+    /// Left out when it is the usual one: who names no setting subscribes a queue of any.
+    #[serde(skip_serializing_if = "Mode::is_usual")]
     mode: Mode,
     #[serde(flatten)]
     settings: QueueSettings,

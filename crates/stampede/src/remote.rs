@@ -52,6 +52,12 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// What `--filter` says, if it is given.
+pub(crate) fn filter(json: Option<&str>) -> Result<Option<serde_json::Value>, Usage> {
+    let wrong = |error| Usage(format!("--filter is not JSON: {error}"));
+    json.map(serde_json::from_str).transpose().map_err(wrong)
+}
+
 impl ServerFlags {
     pub(crate) fn key(&self) -> Option<String> {
         self.key.clone()

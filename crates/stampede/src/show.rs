@@ -46,7 +46,10 @@ pub(crate) fn queue(queue: &QueueInfo) -> String {
     let backoff = &queue.retry_backoff;
     let backoff = match backoff.base_seconds {
         0 => "at once".to_owned(),
-        base => format!("{base}s, up to {}s", backoff.max_seconds),
+        base => {
+            let jitter = if backoff.jitter { "with" } else { "without" };
+            format!("{base}s, up to {}s, {jitter} jitter", backoff.max_seconds)
+        }
     };
     let tags: Vec<_> = queue.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let rates = &queue.rates;
@@ -78,6 +81,7 @@ pub(crate) fn queue(queue: &QueueInfo) -> String {
         ("max bytes", or_none(queue.max_bytes.map(|max| max.to_string()))),
         ("max inflight", queue.max_inflight.to_string()),
         ("max body bytes", queue.max_body_bytes.to_string()),
+        ("large bodies", queue.large_bodies.to_string()),
         ("tags", or_none((!tags.is_empty()).then(|| one_line(&tags.join(","))))),
     ];
     rows.iter().map(|(name, value)| format!("{name:<17}  {value}\n")).collect()

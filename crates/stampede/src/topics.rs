@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use client::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::queues::send::MessageFlags;
 use crate::queues::settings::NewQueueFlags;
-use crate::remote::{EXIT_CODES, ServerFlags, Usage, block_on, confirm, print};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, filter, print};
 use crate::show;
 
 #[derive(Args)]
@@ -67,7 +67,7 @@ enum TopicCommand {
 struct SubscribeFlags {
     /// The topic
     topic: String,
-    /// The queue, which is made if it is not there
+    /// The queue, which is made if it is not there; one that is there stays as it is
     queue: String,
     /// Only messages that it matches, as JSON: {"kind": ["mail", {"prefix": "sms."}]}
     #[arg(long, value_name = "JSON")]
@@ -123,9 +123,7 @@ pub(crate) fn run(flags: TopicFlags) -> anyhow::Result<ExitCode> {
 }
 
 async fn subscribe(client: &Client, json: bool, flags: &SubscribeFlags) -> anyhow::Result<String> {
-    let as_json = |text: &String| serde_json::from_str::<Value>(text);
-    let wrong = |error| Usage(format!("--filter is not JSON: {error}"));
-    let filter = flags.filter.as_ref().map(as_json).transpose().map_err(wrong)?;
+    let filter = filter(flags.filter.as_deref())?;
     let queue = flags.settings.queue(&flags.queue)?;
     let made = client.topics().subscribe(&flags.topic, &queue, filter.as_ref()).await?;
     let said = format!("{} gets what is published to {}\n", made.name, flags.topic);

@@ -190,7 +190,7 @@ fn a_queue_is_shown_changed_and_deleted() {
     has(&shown, "retention", "3600s");
     has(&shown, "max receives", "3");
     has(&shown, "dead letter", "dead");
-    has(&shown, "backoff", "10s, up to 900s");
+    has(&shown, "backoff", "10s, up to 900s, with jitter");
     let changed = server.json(&["update", "jobs", "--no-dead-letter", "--dedup-by-body", "true"]);
     assert_eq!(
         (&changed[0]["deadLetterQueue"], &changed[0]["deduplicateByBody"]),
@@ -508,6 +508,7 @@ fn mistakes_are_told_in_one_line() {
         (&["queue", "receive", "x", "-n", "101"][..], 2, "--max"),
         (&["queue", "peek", "x", "-n", "0"][..], 2, "--max"),
         (&["queue", "redrive", "x", "--rate", "0"][..], 2, "--rate"),
+        (&["queue", "redrive", "x", "--filter", "mail"][..], 2, "--filter is not JSON"),
         (&["topic", "subscribe", "t", "q", "--filter", "{"][..], 2, "--filter is not JSON"),
         (&["topic", "publish", "t", "x", "--file", "f"][..], 2, "--file"),
         (&["topic", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
@@ -667,6 +668,23 @@ fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_name
 }
 
 #[test]
+fn a_queue_that_is_there_is_subscribed_as_it_is() {
+    let server = Server::start();
+    server.says(&["queue", "create", "mail", "--max-receives", "5", "--dead-letter", "dead"]);
+    server.says(&["topic", "create", "news"]);
+    let subscribe = ["topic", "subscribe", "news", "mail"];
+    for filter in [r#"{"kind":["mail"]}"#, r#"{"kind":["sms"]}"#] {
+        server.says(&[&subscribe[..], &["--filter", filter]].concat());
+        let table = server.says(&["topic", "subscriptions", "news"]);
+        assert_eq!(table, format!("QUEUE  FILTER\nmail   {filter}\n"));
+    }
+    let refused = server.run(&[&subscribe[..], &["--delay", "5s"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let said = "with other settings: --delay, --max-receives, --dead-letter";
+    assert!(text(&refused.stderr).contains(said), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn every_setting_of_a_queue_has_a_flag() {
     let server = Server::start();
     let create = "queue create jobs --retention 1d --visibility 1m --delay 2s --receive-wait 3s \
@@ -685,6 +703,10 @@ fn every_setting_of_a_queue_has_a_flag() {
     });
     for (field, value) in expected.as_object().expect("an object") {
         assert_eq!(shown[field], *value, "{field}");
+    }
+    let table = server.says(&["queue", "show", "jobs"]);
+    for row in ["large bodies       true\n", "backoff            4s, up to 8s, without jitter\n"] {
+        assert!(table.contains(row), "{table}");
     }
     server.says(&["queue", "update", "jobs", "--no-max-bytes", "--receive-wait", "0"]);
     let shown = server.json(&["show", "jobs"]).remove(0);

@@ -44,7 +44,7 @@ use tenants::{KeyHash, KeyId, KeyRow, Record, Scope, Scopes};
 pub use bootstrap::{BootstrapError, DevAddressError, bootstrap, check_dev_address};
 pub use caller::{Caller, Visitor};
 pub use secret::KeySecret;
-pub(crate) use secret::{key_id_text, new_key_id, parse_key_id};
+pub(crate) use secret::{begins_as_key, key_id_text, new_key_id, parse_key_id};
 pub use shopper::ShopperKeyError;
 pub(crate) use shopper::Verifier;
 pub(crate) use tenant::Tenant;

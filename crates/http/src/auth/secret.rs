@@ -77,6 +77,11 @@ pub(crate) fn is_key(token: &str) -> bool {
         && token.bytes().skip(PREFIX.len()).all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Whether this is meant to be a key, though it may be cut off or mistyped.
+pub(crate) fn begins_as_key(token: &str) -> bool {
+    token.starts_with(PREFIX)
+}
+
 /// SHA-256.
 pub(crate) fn hash(bytes: &[u8]) -> KeyHash {
     KeyHash(Sha256::digest(bytes).into())

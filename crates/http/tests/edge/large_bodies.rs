@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
 use http_edge::limits::Limits;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::harness::{Answer, HANG, Server};
+use crate::sqs_keys::signed;
 
 /// Between two looks at what executors do in the background.
 const LOOK: Duration = Duration::from_millis(5);
@@ -443,45 +442,6 @@ async fn a_receive_without_room_for_large_bodies_leases_nothing() {
     let got = tokio::time::timeout(HANG, got).await.expect("there is room again");
     assert_eq!(got["messages"][0]["receiveCount"], 1, "nobody had it before");
     server.stop().await;
-}
-
-/// The head of an SQS request, signed with this key.
-fn signed(key: &str, action: &str, body: &str) -> String {
-    let now = http_edge::time::rfc3339(wall_ms());
-    let date: String = now.as_str()[..19].chars().filter(|c| !"-:".contains(*c)).collect();
-    let (date, day) = (format!("{date}Z"), &date[..8]);
-    let hash = |bytes: &[u8]| hex(&Sha256::digest(bytes));
-    let names = "host;x-amz-date;x-amz-target";
-    let target = format!("AmazonSQS.{action}");
-    let request = format!(
-        "POST\n/sqs\n\nhost:x\nx-amz-date:{date}\nx-amz-target:{target}\n\n{names}\n{}",
-        hash(body.as_bytes())
-    );
-    let scope = [day, "us-east-1", "sqs", "aws4_request"];
-    let joined = scope.join("/");
-    let text = format!("AWS4-HMAC-SHA256\n{date}\n{joined}\n{}", hash(request.as_bytes()));
-    let mac = |key: &[u8], text: &str| {
-        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
-        mac.update(text.as_bytes());
-        mac.finalize().into_bytes().to_vec()
-    };
-    let first = format!("AWS4{key}").into_bytes();
-    let signing = scope.iter().fold(first, |key, part| mac(&key, part));
-    let signature = hex(&mac(&signing, &text));
-    format!(
-        "content-type: application/x-amz-json-1.0\r\nx-amz-target: {target}\r\n\
-         x-amz-date: {date}\r\nauthorization: AWS4-HMAC-SHA256 Credential={key}/{joined}, \
-         SignedHeaders={names}, Signature={signature}\r\n"
-    )
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn wall_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    u64::try_from(since.expect("after 1970").as_millis()).expect("before the year 10000")
 }
 
 #[tokio::test]

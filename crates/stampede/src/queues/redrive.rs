@@ -7,10 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use client::{Client, Redrive, RedriveAsk, RedriveState, Redrives};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::remote::print;
+use crate::remote::{filter, print};
 use crate::show;
 
 /// Between looks at how far it is.
@@ -32,8 +31,8 @@ pub(super) struct RedriveFlags {
     /// Messages a second, at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
-    /// Only messages that it matches: JSON, or else text
-    #[arg(long)]
+    /// Only messages that it matches, as JSON: {"$originalQueue": ["mail"]}
+    #[arg(long, value_name = "JSON")]
     filter: Option<String>,
     /// Messages, at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -68,11 +67,10 @@ pub(super) async fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let queue = flags.queue.expect("asked for unless there is an id");
-    let as_json = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
     let ask = RedriveAsk {
         target_queue: flags.to,
         max_messages_per_second: flags.rate,
-        filter: flags.filter.map(as_json),
+        filter: filter(flags.filter.as_deref())?,
         limit: flags.limit,
         dry_run: flags.dry_run,
     };

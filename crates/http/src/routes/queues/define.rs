@@ -6,12 +6,12 @@ use axum::Json as Answer;
 use axum::extract::State;
 use http::StatusCode;
 use kernel::TenantId;
-use queue::{Command, Create, Described, Mode, Reply, Settings, Update};
+use queue::{Command, Create, Definition, Described, Mode, Refusal, Reply, Settings, Update};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::settings::{BackoffView, QueueChange};
+use super::settings::{BackoffView, QueueChange, differing};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
@@ -85,6 +85,9 @@ pub(super) struct NewQueue {
     mode: ModeName,
     #[serde(flatten)]
     change: QueueChange,
+    /// Whether nothing but the name was given.
+    #[serde(skip)]
+    is_name_only: bool,
 }
 
 /// The fields that a list of expected ones does not have, because they were read before.
@@ -110,9 +113,10 @@ impl TryFrom<Map<String, Value>> for NewQueue {
             mode: ModeName,
         }
         let own = ["name", "mode"].map(|field| fields.remove_entry(field));
+        let is_name_only = own[1].is_none() && fields.is_empty();
         let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
         let change = read_part(Value::Object(fields)).map_err(|why| with_own_fields(&why))?;
-        Ok(NewQueue { name, mode, change })
+        Ok(NewQueue { name, mode, change, is_name_only })
     }
 }
 
@@ -125,11 +129,34 @@ pub(super) struct Wanted {
 impl NewQueue {
     /// Its name and its settings.
     pub(super) fn check(&self) -> Result<(&str, Wanted), Problem> {
-        let NewQueue { name, mode, change } = self;
+        let NewQueue { name, mode, change, .. } = self;
         check_name(name)?;
         let mut settings = Settings::usual((*mode).into());
         change.apply_to(name, &mut settings)?;
         Ok((name, Wanted { settings, says_retention: change.says_retention() }))
+    }
+
+    /// The id of the queue that is there, or is made now. One that is there may be as it likes if
+    /// nothing is asked of it.
+    pub(super) async fn found_or_made(
+        &self,
+        edge: &Edge,
+        caller: &Caller,
+    ) -> Result<String, Problem> {
+        let (name, wanted) = self.check()?;
+        if self.is_name_only
+            && let Some(there) = service::find(edge, caller.tenant, name).await?
+        {
+            let shard = edge.node.shard_number(queue::place(caller.tenant, name));
+            return Ok(queue_id(shard, there.number));
+        }
+        let (_, Answer(made)) = make(edge, caller, name, wanted, None).await?;
+        Ok(made.queue_id)
+    }
+
+    /// Its name, which [`NewQueue::check`] looks at.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -138,7 +165,7 @@ impl NewQueue {
 #[serde(rename_all = "camelCase")]
 pub(super) struct QueueMade {
     /// Never used again, even if the name is.
-    pub(super) queue_id: String,
+    queue_id: String,
     name: String,
 }
 
@@ -287,7 +314,7 @@ pub(super) async fn make(
             return Err(full);
         }
     }
-    let command = Command::Create(Create { queue: name.to_owned(), settings });
+    let command = Command::Create(Create { queue: name.to_owned(), settings: settings.clone() });
     match service::submit(edge, caller.tenant, name, key, &command).await? {
         Reply::Created { number, new } => {
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
@@ -295,9 +322,25 @@ pub(super) async fn make(
             let queue_id = queue_id(shard, number);
             Ok((status, Answer(QueueMade { queue_id, name: name.to_owned() })))
         }
+        Reply::Refused(Refusal::Exists) => {
+            let there = service::find(edge, caller.tenant, name).await?;
+            Err(is_other(name, &settings, there.as_ref()))
+        }
         Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
+}
+
+/// The queue that is there is not the one that is wanted.
+fn is_other(name: &str, wanted: &Settings, there: Option<&Definition>) -> Problem {
+    let fields = there.map(|there| differing(wanted, &there.settings)).unwrap_or_default();
+    if fields.is_empty() {
+        // Changed or deleted since.
+        return refused(name, Refusal::Exists);
+    }
+    let fields = fields.join(", ");
+    let detail = format!("there is a queue `{name}`, with other settings: {fields}");
+    ProblemKind::Conflict.because(detail)
 }
 
 /// Makes a queue as it usually is, unless it is there.
@@ -363,7 +406,7 @@ pub(super) async fn update(
     Path(name): Path<String>,
     body: Json<QueueChange>,
 ) -> Result<Answer<QueueView>, Problem> {
-    let mut last = queue::Refusal::Version;
+    let mut last = Refusal::Version;
     for _ in 0..UPDATE_TRIES {
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
@@ -375,7 +418,7 @@ pub(super) async fn update(
         let update = Update { queue: name.clone(), version: definition.version, settings };
         match service::submit(&edge, caller.tenant, &name, None, &Command::Update(update)).await? {
             Reply::Updated => return Ok(Answer(view(&edge, caller.tenant, name).await?)),
-            Reply::Refused(queue::Refusal::Version) => {}
+            Reply::Refused(Refusal::Version) => {}
             Reply::Refused(refusal) => {
                 last = refusal;
                 break;

@@ -195,6 +195,33 @@ impl QueueChange {
     }
 }
 
+/// In which settings two queues differ, by the names of the fields.
+pub(super) fn differing(one: &Settings, other: &Settings) -> Vec<&'static str> {
+    let (mine, its) = (&one.backoff, &other.backoff);
+    let fields = [
+        ("mode", one.mode == other.mode),
+        ("retentionSeconds", one.retention_ms == other.retention_ms),
+        ("defaultVisibilityTimeoutSeconds", one.visibility_ms == other.visibility_ms),
+        ("delaySeconds", one.delay_ms == other.delay_ms),
+        ("receiveWaitSeconds", one.wait_ms == other.wait_ms),
+        ("maxReceiveCount", one.max_receive_count == other.max_receive_count),
+        ("deadLetterQueue", one.dead_letter_queue == other.dead_letter_queue),
+        ("retryBackoff.baseSeconds", mine.base_ms == its.base_ms),
+        ("retryBackoff.maxSeconds", mine.max_ms == its.max_ms),
+        ("retryBackoff.jitter", mine.jitter == its.jitter),
+        ("deduplicationWindowSeconds", one.dedup_ms == other.dedup_ms),
+        ("deduplicateByBody", one.dedup_by_body == other.dedup_by_body),
+        ("maxMessages", one.max_messages == other.max_messages),
+        ("maxBytes", one.max_bytes == other.max_bytes),
+        ("maxInflight", one.max_inflight == other.max_inflight),
+        ("maxBodyBytes", one.max_body_bytes == other.max_body_bytes),
+        ("largeBodies", one.large_bodies == other.large_bodies),
+        ("tags", one.tags == other.tags),
+        ("attributes of SQS", one.notes == other.notes),
+    ];
+    fields.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect()
+}
+
 fn check_body_bytes(max: u64, large_bodies: bool) -> Result<u64, Problem> {
     if large_bodies || max <= BODY_BYTES_MAX {
         return within("maxBodyBytes", max, 1, LARGE_BODY_BYTES_MAX);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::batch::BatchResults;
-use super::define::{NewQueue, make};
+use super::define::NewQueue;
 use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened, trace_id};
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
@@ -46,7 +46,8 @@ pub(super) fn routes(table: Routes) -> Routes {
         .post("/v1/topics/{topic}/subscriptions", "topics.subscribe", subscribe,
             doc("Subscribe")
                 .text("Makes a queue of this name, with these settings, that gets what is published \
-                    from now on and passes the filter. Again with another filter changes it.")
+                    from now on and passes the filter. Again with another filter changes it. A queue that is \
+                    there stays as it is: without settings any will do, with other settings it is 409.")
                 .body::<NewSubscription>()
                 .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
                 .gives::<SubscriptionMade>(201, "It gets what is published")
@@ -291,17 +292,16 @@ async fn subscribe(
         Some(Ok(filter)) => Some(filter),
         None => None,
     };
-    let (name, wanted) = queue.check()?;
     // The queue first: what is published meanwhile is not for it yet.
-    let (_, Answer(made)) = make(&edge, &caller, name, wanted, None).await?;
-    let subscribe = Subscribe { topic: topic.clone(), queue: name.to_owned(), filter };
+    let queue_id = queue.found_or_made(&edge, &caller).await?;
+    let name = queue.name().to_owned();
+    let subscribe = Subscribe { topic: topic.clone(), queue: name.clone(), filter };
     let reply = submit(&edge, &caller, &topic, None, &Command::Subscribe(subscribe)).await?;
     let Reply::Subscribed { new } = reply else {
         unreachable!("a Subscribe is answered with Subscribed");
     };
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-    let queue_id = made.queue_id;
-    Ok((status, Answer(SubscriptionMade { name: name.to_owned(), queue_id })))
+    Ok((status, Answer(SubscriptionMade { name, queue_id })))
 }
 
 async fn subscriptions(

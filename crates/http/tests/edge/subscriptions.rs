@@ -1,0 +1,56 @@
+//! Subscribing queues that are there already.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Server};
+
+impl Server {
+    async fn subscribe(&self, subscription: Value) -> Answer {
+        self.post("/v1/topics/news/subscriptions", &subscription.to_string()).await
+    }
+}
+
+/// A server with the topic `news`, and with a queue `mail` that is not as queues usually are.
+async fn with_topic() -> Server {
+    let (server, _) = Server::start_product(2).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let settings = json!({"name": "mail", "mode": "FIFO", "maxReceiveCount": 5,
+        "deadLetterQueue": "mail-dead", "retryBackoff": {"baseSeconds": 10, "maxSeconds": 60}});
+    server.make(settings).await;
+    server
+}
+
+#[tokio::test]
+async fn a_queue_with_any_settings_can_be_subscribed_and_its_filter_changed() {
+    let server = with_topic().await;
+    let before = server.look("mail").await;
+    let filters = [json!({"kind": ["mail"]}), json!({"kind": ["sms"]})];
+    for (filter, status) in filters.iter().zip([201, 200]) {
+        let made = server.subscribe(json!({"name": "mail", "filter": filter})).await;
+        assert_eq!(Server::ok(&made, status)["queueId"], before["queueId"]);
+        let topic = Server::ok(&server.get("/v1/topics/news").await, 200);
+        assert_eq!(topic["subscriptions"], json!([{"name": "mail", "filter": filter}]));
+    }
+    let after = server.look("mail").await;
+    for field in ["queueId", "mode", "maxReceiveCount", "deadLetterQueue", "retryBackoff"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_other_settings_is_refused_by_the_names_of_what_differs() {
+    let server = with_topic().await;
+    let other = json!({"name": "mail", "mode": "FIFO", "maxReceiveCount": 5,
+        "deadLetterQueue": "dead", "tags": {"a": "b"}});
+    let told = "there is a queue `mail`, with other settings: deadLetterQueue, \
+        retryBackoff.baseSeconds, retryBackoff.maxSeconds, tags";
+    let subscribed = server.subscribe(other.clone()).await;
+    assert_eq!(subscribed.problem(409, "conflict"), told);
+    let made = server.post("/v1/queues", &other.to_string()).await;
+    assert_eq!(made.problem(409, "conflict"), told);
+    // To name a setting is to ask for it, and for the usual ones beside it.
+    let mode = server.subscribe(json!({"name": "mail", "mode": "STANDARD"})).await;
+    assert!(mode.problem(409, "conflict").contains(": mode, "));
+    server.stop().await;
+}
