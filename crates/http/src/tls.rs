@@ -22,9 +22,17 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read as PEM.
+    /// The file of the certificates cannot be read as PEM.
     #[error("{path}: {source}")]
-    Pem {
+    Certificates {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// The file of the key cannot be, or has none.
+    #[error("{path}: {source}")]
+    Key {
         /// Which.
         path: PathBuf,
         /// Why.
@@ -109,17 +117,14 @@ impl Tls {
 }
 
 fn read(certificates: &PathBuf, key: &PathBuf) -> Result<ServerConfig, TlsError> {
-    let pem = |path: &PathBuf| {
-        let path = path.clone();
-        |source| TlsError::Pem { path, source }
-    };
     let chain = CertificateDer::pem_file_iter(certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(pem(certificates))?;
+        .map_err(|source| TlsError::Certificates { path: certificates.clone(), source })?;
     if chain.is_empty() {
         return Err(TlsError::Empty { path: certificates.clone() });
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(pem(key))?;
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|source| TlsError::Key { path: key.clone(), source })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

@@ -76,9 +76,12 @@ impl ServerFlags {
                 .map_err(|error| Usage(format!("--ca-cert {}: {error}", path.display())))?;
             builder = builder.root_certificates(pem);
         }
-        builder.build().map_err(|error| match error {
-            Error::Setting(what) => Usage(what).into(),
-            other => other.into(),
+        builder.build().map_err(|error| match (error, &self.ca_cert) {
+            (Error::Setting(what), Some(path)) if what.starts_with("certificate: ") => {
+                Usage(format!("--ca-cert {}: {what}", path.display())).into()
+            }
+            (Error::Setting(what), _) => Usage(what).into(),
+            (other, _) => other.into(),
         })
     }
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use http_edge::auth::Auth;
 use http_edge::telemetry::otlp::{OtlpOptions, Tracer};
-use http_edge::tls::Tls;
+use http_edge::tls::{Tls, TlsError};
 use http_edge::{Edge, ServerOptions, telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use node::{Node, OnProgress};
@@ -40,9 +41,21 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The certificate of the flags, which an error names with their files.
+fn load_tls(cert: PathBuf, key: PathBuf) -> anyhow::Result<Tls> {
+    Tls::load(cert.clone(), key.clone()).map_err(|error| match error {
+        TlsError::Certificates { .. } | TlsError::Empty { .. } => anyhow!("--tls-cert {error}"),
+        TlsError::Key { .. } => anyhow!("--tls-key {error}"),
+        TlsError::Rustls(why) => {
+            let (cert, key) = (cert.display(), key.display());
+            anyhow!("--tls-cert {cert} and --tls-key {key} do not go together: {why}")
+        }
+    })
+}
+
 async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
     let tls = match config.tls {
-        Some((cert, key)) => Some(Arc::new(Tls::load(cert, key)?)),
+        Some((cert, key)) => Some(Arc::new(load_tls(cert, key)?)),
         None => None,
     };
     let mut edge = Edge::new(node.clone());

@@ -19,7 +19,9 @@ const RULES_MAX: usize = 150;
 
 /// Reads a filter, or says what is wrong with it.
 pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
-    let object = value.as_object().ok_or("a filter is an object of attributes")?;
+    let object = value
+        .as_object()
+        .ok_or(r#"a filter is an object of attributes, like {"kind": ["mail"]}"#)?;
     let mut attributes = BTreeMap::new();
     for (name, rules) in object {
         let wrong = |why: &str| format!("{name}: {why}");
@@ -27,7 +29,7 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
             return Err(format!("an attribute's name has {TEXT_BYTES_MAX} bytes at most"));
         }
         let rules = rules.as_array().filter(|rules| !rules.is_empty());
-        let rules = rules.ok_or_else(|| wrong("a list of things is said of an attribute"))?;
+        let rules = rules.ok_or_else(|| wrong(r#"it must be a list, like ["mail"]"#))?;
         let read = rules.iter().map(|rule| rule_from_json(rule).map_err(wrong));
         attributes.insert(name.clone(), read.collect::<Result<Vec<Rule>, String>>()?);
     }

@@ -290,7 +290,7 @@ pub(super) async fn named(caller: &Caller, named: &str) -> Result<Arc<Tenant>, P
         None if tenants::is_tenant_name(named) => caller.auth().tenant_named(named).await?,
         None => None,
     };
-    found.ok_or_else(|| problem(Refusal::NoSuchTenant))
+    found.ok_or_else(|| ProblemKind::NotFound.because(format!("there is no tenant `{named}`")))
 }
 
 async fn create(

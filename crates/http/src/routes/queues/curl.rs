@@ -10,8 +10,9 @@ use tenants::Scope;
 use utoipa::IntoParams;
 
 use super::define::make_usual;
-use super::receive::{ReceiveAsk, Received, receive_from};
+use super::receive::{RECEIVE_MAX, ReceiveAsk, Received, receive_from};
 use super::send::{MessageSent, packed, send_one, too_large, trace_id};
+use super::settings::WAIT_SECONDS_MAX;
 use super::{check_name, find};
 use crate::app::EdgeState;
 use crate::auth::Caller;
@@ -77,6 +78,23 @@ pub(super) struct GetQuery {
     wait: Option<u64>,
 }
 
+impl GetQuery {
+    /// As the query calls them: a receive has other names for the same.
+    fn check(&self) -> Result<(), Problem> {
+        let bounds = [
+            ("n", self.n.map(u64::from), 1, RECEIVE_MAX.into()),
+            ("wait", self.wait, 0, WAIT_SECONDS_MAX),
+        ];
+        for (name, value, from, to) in bounds {
+            if value.is_some_and(|value| !(from..=to).contains(&value)) {
+                let detail = format!("`{name}` in the query: it must be from {from} to {to}");
+                return Err(ProblemKind::InvalidParameter.because(detail));
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(super) async fn put(
     State(edge): State<EdgeState>,
     caller: Caller,
@@ -101,6 +119,7 @@ pub(super) async fn get(
     Path(name): Path<String>,
     Query(query): Query<GetQuery>,
 ) -> Result<Received, Problem> {
+    query.check()?;
     let ask = ReceiveAsk::new(query.n, query.wait);
-    receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidParameter).await
+    receive_from(&edge, &caller, name, &ask).await
 }

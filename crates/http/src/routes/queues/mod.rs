@@ -86,7 +86,9 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         Refusal::FanOut => ProblemKind::Overloaded
             .because("the topic has more subscriptions than a moment ago: try again")
             .retry_after_ms(100),
-        Refusal::NoJob => ProblemKind::NotFound.because("there is no such redrive"),
+        Refusal::NoJob => {
+            ProblemKind::NotFound.because(format!("the queue `{name}` has no such redrive"))
+        }
         Refusal::SameQueue => {
             ProblemKind::Unprocessable.because("at targetQueue: it is the queue itself")
         }

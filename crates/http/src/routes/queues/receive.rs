@@ -22,7 +22,7 @@ use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
 /// Messages of one receive.
-const RECEIVE_MAX: u16 = 100;
+pub(super) const RECEIVE_MAX: u16 = 100;
 
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
@@ -114,10 +114,9 @@ pub(super) async fn receive_from(
     caller: &Caller,
     name: String,
     ask: &ReceiveAsk,
-    kind: ProblemKind,
 ) -> Result<Received, Problem> {
     let definition = find(edge, caller, &name).await?;
-    ask.check().map_err(|wrong| kind.because(wrong.detail))?;
+    ask.check()?;
     let receive = Receive {
         queue: name.clone(),
         max: ask.max_messages.unwrap_or(1),
@@ -140,7 +139,7 @@ pub(super) async fn receive(
     body: Option<Json<ReceiveAsk>>,
 ) -> Result<Received, Problem> {
     let ask = body.map(|body| body.value).unwrap_or_default();
-    receive_from(&edge, &caller, name, &ask, ProblemKind::InvalidBody).await
+    receive_from(&edge, &caller, name, &ask).await
 }
 
 /// Which messages to look at.

@@ -211,8 +211,8 @@ async fn jobs_of(
     Ok(jobs)
 }
 
-fn no_redrive() -> Problem {
-    ProblemKind::NotFound.because("there is no such redrive")
+fn no_redrive(id: &str) -> Problem {
+    ProblemKind::NotFound.because(format!("there is no redrive `{id}`"))
 }
 
 fn shown(id: String, job: Job) -> RedriveView {
@@ -264,7 +264,7 @@ async fn get(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Answer<RedriveView>, Problem> {
-    let job = job_of(&edge, &caller, &id).await?.ok_or_else(no_redrive)?;
+    let job = job_of(&edge, &caller, &id).await?.ok_or_else(|| no_redrive(&id))?;
     Ok(Answer(shown(id, job)))
 }
 
@@ -273,11 +273,11 @@ async fn cancel(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let (name, job) = redrive(&id).ok_or_else(no_redrive)?;
+    let (name, job) = redrive(&id).ok_or_else(|| no_redrive(&id))?;
     let command = Command::CancelRedrive { queue: name.to_owned(), job };
     match service::submit(&edge, caller.tenant, name, None, &command).await? {
         Reply::RedriveEnded => Ok(StatusCode::NO_CONTENT),
-        Reply::Refused(Refusal::NoJob) => Err(no_redrive()),
+        Reply::Refused(Refusal::NoJob) => Err(no_redrive(&id)),
         Reply::Refused(Refusal::NoQueue) => Err(no_queue(name)),
         other => unreachable!("a CancelRedrive is answered with {other:?}"),
     }
