@@ -107,8 +107,14 @@ impl QueueSubject {
                 let filter = random.chance(600).then(|| filter(random));
                 Command::Subscribe(Subscribe { topic, queue, filter })
             }
-            40..46 => Command::Unsubscribe { topic, queue },
-            46..48 => Command::DeleteTopic { topic },
+            40..47 => {
+                let ledger = self.ledger.borrow();
+                let subscribed = ledger.subscriptions.iter().rev();
+                let mut mine = subscribed.filter(|(of, _)| *of == (tenant, topic.clone()));
+                let known = mine.nth(random.pick(&[0, 1, 4])).map(|(_, queue)| queue.clone());
+                Command::Unsubscribe { topic, queue: known.unwrap_or(queue) }
+            }
+            47..49 => Command::DeleteTopic { topic },
             _ => {
                 let mode = random.pick(&[Mode::Standard, Mode::Fifo]);
                 let mut messages = Vec::new();

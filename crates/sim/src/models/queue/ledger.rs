@@ -54,6 +54,8 @@ pub(super) struct Ledger {
     pub(super) queues: BTreeMap<Name, (Mode, u64)>,
     /// Every job that was begun, the latest last.
     pub(super) jobs: Vec<(Name, u64)>,
+    /// Topics and queues that ever subscribed, the latest last.
+    pub(super) subscriptions: Vec<(Name, String)>,
 }
 
 fn key(id: MessageId) -> (u16, u64, u64) {

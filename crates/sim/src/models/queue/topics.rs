@@ -70,6 +70,7 @@ impl QueueModel {
         let topic = &mut self.topics[at];
         Ok(match command {
             Command::Subscribe(Subscribe { queue, filter, .. }) => {
+                self.ledger.borrow_mut().subscriptions.push((name, queue.clone()));
                 Reply::Subscribed { new: topic.subscriptions.insert(queue, filter).is_none() }
             }
             Command::Unsubscribe { queue, .. } => match topic.subscriptions.remove(&queue) {
