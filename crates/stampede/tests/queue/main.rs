@@ -1,5 +1,7 @@
 //! `stampede queue` and `stampede work`, as a user runs them against a server.
 
+mod work;
+
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -349,127 +351,6 @@ fn tail_prints_what_arrives_and_takes_nothing() {
 }
 
 #[test]
-fn a_command_is_run_for_each_message_and_its_status_settles_it() {
-    let server = Server::start();
-    server.says(&["queue", "create", "jobs"]);
-    server.says(&["queue", "send", "jobs", "hello", "-a", "kind=mail"]);
-    server.says(&["queue", "send", "jobs", r#"{"n": 1}"#]);
-    let script = "echo \"$STAMPEDE_QUEUE $STAMPEDE_SEQUENCE $STAMPEDE_RECEIVE_COUNT \
-        $STAMPEDE_MESSAGE_ID ${STAMPEDE_ATTR_kind-none} $(cat)\"";
-    let output = server.worker("jobs", &["--once"], script).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
-    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
-    assert_eq!((&lines[0][..3], &lines[0][4..]), (&["jobs", "1", "1"][..], &["mail", "hello"][..]));
-    assert_eq!((lines[1][1], &lines[1][4..]), ("2", &["none", "{\"n\":", "1}"][..]));
-    assert!(text(&output.stderr).contains("2 done, 0 failed"), "{}", text(&output.stderr));
-    assert_eq!(server.counts("jobs"), [0, 0, 0]);
-
-    server.says(&["queue", "send", "jobs", "x"]);
-    let status = |command: &[&str]| {
-        let arguments = [&["work", "--queue", "jobs", "--once", "--"], command].concat();
-        let code = server.run(&arguments).status.code();
-        let left = server.json(&["peek", "jobs"]);
-        assert_eq!(code, Some(i32::from(!left.is_empty())), "{command:?}: a failure shows");
-        left.first().map(|message| message["lastReason"].as_str().expect("a reason").to_owned())
-    };
-    assert_eq!(status(&["false"]).as_deref(), Some("exit status 1"));
-    let script = "echo one >&2; echo 'no such address' >&2; echo >&2; exit 3";
-    assert_eq!(status(&["sh", "-c", script]).as_deref(), Some("exit status 3: no such address"));
-    assert_eq!(status(&["sh", "-c", "kill -9 $$"]).as_deref(), Some("killed by signal 9"));
-    assert_eq!(status(&["true"]), None);
-}
-
-#[test]
-fn a_program_that_cannot_be_started_ends_the_worker_and_costs_no_message() {
-    let server = Server::start();
-    server.says(&["queue", "create", "jobs"]);
-    let lines: String = (0..20).map(|n| format!("{n}\n")).collect();
-    server.fed(&["queue", "send", "jobs", "--lines"], lines.as_bytes());
-    let file = server.folder.path().join("script");
-    std::fs::write(&file, "#!/no/such/interpreter\n").expect("written");
-    let script = file.to_str().expect("UTF-8");
-    for once in [&["--once"][..], &[]] {
-        let work = |program: &str| {
-            let first = ["work", "--queue", "jobs"];
-            let output = server.run(&[&first[..], once, &["--", program]].concat());
-            assert_eq!(output.status.code(), Some(1), "{program}");
-            text(&output.stderr)
-        };
-        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("changed");
-        for (program, why) in [
-            ("/no/such/command", "No such file"),
-            ("no-such-command-anywhere", "No such file"),
-            (script, "Permission denied"),
-        ] {
-            let said = work(program);
-            let expected = format!("stampede: cannot start {program}: {why}");
-            assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
-        }
-        let peeked = server.json(&["peek", "jobs", "-n", "100"]);
-        assert!(once.is_empty() || peeked.iter().all(|message| message["receiveCount"] == 0));
-        // It looks like a program until it is started.
-        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("changed");
-        let said = work(script);
-        assert!(said.contains(&format!("stampede: cannot start {script}: No such file")), "{said}");
-        assert!(said.contains("1 failed, 0 given back"), "{said}");
-    }
-    let left = server.json(&["peek", "jobs", "-n", "100"]);
-    let received = |message: &&Value| message["receiveCount"] != 0;
-    let tried: Vec<_> = left.iter().filter(received).collect();
-    assert_eq!((left.len(), server.counts("jobs")), (20, [20, 0, 0]));
-    assert_eq!((tried.len(), &tried[0]["receiveCount"]), (1, &json!(2)), "one of each worker");
-    let reason = tried[0]["lastReason"].as_str().expect("a reason");
-    assert!(reason.starts_with(&format!("{script}: No such file")), "{reason}");
-}
-
-#[test]
-fn the_message_of_a_worker_that_was_killed_goes_to_another() {
-    let server = Server::start();
-    server.says(&["queue", "create", "jobs"]);
-    server.says(&["queue", "send", "jobs", "x"]);
-    let mut first = server.worker("jobs", &["--visibility", "2s"], "echo $$; exec sleep 1000");
-    let (first, mut stdout) = Running::start(&mut first);
-    let orphan = line(&mut stdout);
-    first.signal("-KILL");
-    let mut second = server.worker("jobs", &[], "echo \"again $STAMPEDE_RECEIVE_COUNT\"");
-    let (mut second, mut stdout) = Running::start(&mut second);
-    assert_eq!(line(&mut stdout), "again 2");
-    kill("-KILL", &orphan);
-    second.signal("-TERM");
-    assert_eq!(second.wait(), Some(0));
-    assert_eq!(server.counts("jobs"), [0, 0, 0]);
-}
-
-#[test]
-fn the_first_signal_waits_for_commands_and_the_second_kills_them() {
-    let server = Server::start();
-    server.says(&["queue", "create", "jobs"]);
-    let go = server.folder.path().join("go");
-    let script = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done", go.display());
-    for (signal, kills) in [("-INT", false), ("-TERM", true)] {
-        let _ = std::fs::remove_file(&go);
-        server.says(&["queue", "send", "jobs", "x"]);
-        let mut command = server.worker("jobs", &[], &script);
-        let (mut worker, mut stdout) = Running::start(command.stderr(Stdio::piped()));
-        assert_eq!(line(&mut stdout), "begun");
-        let mut stderr = BufReader::new(worker.0.stderr.take().expect("piped"));
-        worker.signal(signal);
-        assert!(line(&mut stderr).contains("waiting for running commands"));
-        if kills {
-            worker.signal(signal);
-            assert!(line(&mut stderr).contains("0 done, 0 failed, 1 given back"));
-            assert_eq!(worker.wait(), Some(1));
-            assert_eq!(server.counts("jobs"), [1, 0, 0]);
-        } else {
-            std::fs::write(&go, "").expect("written");
-            assert_eq!(worker.wait(), Some(0));
-            assert_eq!(server.counts("jobs"), [0, 0, 0]);
-        }
-    }
-}
-
-#[test]
 fn a_key_is_needed_and_taken_from_the_environment() {
     let server = Server::start_with(&[]);
     let key = server.key.clone().expect("the first start prints a key");
@@ -619,26 +500,6 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
     assert!(text(&lost.stderr).contains("there is no redrive `rd_"), "{}", text(&lost.stderr));
     for bad in [&["queue", "redrive"][..], &["queue", "redrive", "dead", "--status", &id]] {
         assert_eq!(server.run(bad).status.code(), Some(2), "{bad:?}");
-    }
-}
-
-#[test]
-fn a_worker_keeps_the_key_to_itself_unless_it_is_told_otherwise() {
-    let server = Server::start_with(&[]);
-    let key = server.key.clone().expect("an empty folder");
-    let run = |arguments: &[&str]| {
-        let mut command = server.command(arguments);
-        let output = command.env("STAMPEDE_KEY", &key).output().expect("the binary runs");
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
-    run(&["queue", "create", "jobs"]);
-    let script = "echo \"[$STAMPEDE_KEY] $STAMPEDE_QUEUE\"; cat > /dev/null";
-    for (options, seen) in [(&[][..], ""), (&["--pass-key"][..], key.as_str())] {
-        run(&["queue", "send", "jobs", "x"]);
-        let work = ["work", "--queue", "jobs", "--once"];
-        let said = run(&[&work, options, &["--", "sh", "-c", script]].concat());
-        assert_eq!(said.trim_end(), format!("[{seen}] jobs"));
     }
 }
 
