@@ -6,6 +6,8 @@
 //! an older log. What is not a command but outlives the binary that wrote it (rows, remembered
 //! replies, effects) is `[version][postcard body]`.
 
+use std::cell::Cell;
+
 use bytes::{Buf, BufMut, Bytes};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +131,25 @@ pub fn split_command(command: &[u8]) -> Result<(u8, u8, &[u8]), Unreadable> {
 /// `[tag][version][body]`.
 #[must_use]
 pub fn pack(tag: u8, version: u8, body: &impl Serialize) -> Bytes {
-    postcard::to_extend(body, vec![tag, version]).expect("plain data encodes").into()
+    encoded(&[tag, version], body).into()
+}
+
+/// Buffers that are kept for the next value are at most this large.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What a body is behind a prefix. A command with many messages would else be moved in memory again
+/// and again while it grows.
+fn encoded(prefix: &[u8], body: &impl Serialize) -> Vec<u8> {
+    thread_local!(static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+    let mut scratch = SCRATCH.take();
+    scratch.extend_from_slice(prefix);
+    let mut scratch = postcard::to_extend(body, scratch).expect("plain data encodes");
+    let bytes = scratch.as_slice().to_vec();
+    if scratch.capacity() <= SCRATCH_BYTES_MAX {
+        scratch.clear();
+        SCRATCH.set(scratch);
+    }
+    bytes
 }
 
 /// Reads the body of [`pack`] back. `whose` it is, is for the message.
@@ -156,7 +176,7 @@ pub fn versioned(body: &impl Serialize) -> Vec<u8> {
 /// `[version][body]`, of what has changed since its first version.
 #[must_use]
 pub fn versioned_as(version: u8, body: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(body, vec![version]).expect("plain data encodes")
+    encoded(&[version], body)
 }
 
 /// Reads [`versioned`] back.

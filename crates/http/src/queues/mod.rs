@@ -35,7 +35,23 @@ pub(crate) fn redrive(id: &str) -> Option<(&str, u64)> {
 
 /// A message's name as text.
 pub(crate) fn message_id(id: MessageId) -> String {
-    format!("{:04x}-{:016x}-{:x}", id.shard, id.queue, id.sequence)
+    let mut text = String::with_capacity(40);
+    put_hex(&mut text, id.shard.into(), 4);
+    text.push('-');
+    put_hex(&mut text, id.queue, 16);
+    text.push('-');
+    put_hex(&mut text, id.sequence, 1);
+    text
+}
+
+/// A number in hexadecimal, with so many digits at least. Every message that is sent or received has
+/// its name told, and the formatter of the standard library showed in profiles.
+fn put_hex(text: &mut String, number: u64, digits_min: u32) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(digits_min);
+    for place in (0..digits).rev() {
+        let digit = (number >> (place * 4)) & 0xf;
+        text.push(char::from(b"0123456789abcdef"[digit as usize]));
+    }
 }
 
 /// A receipt as text that stands in a path as it is.
@@ -60,6 +76,15 @@ mod tests {
         for bad in ["", "a b", "a/b", "a:b", "ü", &"x".repeat(81)] {
             assert!(!is_name(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_messages_name_has_its_shard_its_queue_and_its_place() {
+        let name = |shard, queue, sequence| message_id(MessageId { shard, queue, sequence });
+        assert_eq!(name(0, 0, 0), "0000-0000000000000000-0");
+        assert_eq!(name(0x12, 0xabc, 0x10), "0012-0000000000000abc-10");
+        let largest = "ffff-ffffffffffffffff-ffffffffffffffff";
+        assert_eq!(name(u16::MAX, u64::MAX, u64::MAX), largest);
     }
 
     #[test]
