@@ -90,6 +90,9 @@ impl Machine for Queues {
                 turn.effect_done(effect);
                 Reply::BodyGone
             }
+            Command::Release(release) => {
+                self.at(turn, &release.queue, |desk| desk.release(&release))
+            }
         };
         if reply.is_for_want_of_room() {
             turn.may_be_asked_again();

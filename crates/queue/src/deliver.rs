@@ -7,7 +7,7 @@ use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
     DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Post, Receive, Refusal,
-    Reply, SendRefusal, Sent, Settled, Story,
+    Release, Reply, SendRefusal, Sent, Settled, Story,
 };
 use crate::parcel::ArchivedBody;
 use crate::query::place;
@@ -144,7 +144,7 @@ impl Desk<'_, '_> {
         let id = MessageId { shard: self.turn.shard().0, queue: self.number(), sequence };
         let head = Head::new(id, sequence, sent_ms, group);
         let head = Head { priority: priority.min(PRIORITY_MAX), ..head };
-        let message = Message { head, parcel: parcel.clone() };
+        let message = Message { head, unseen: 0, parcel: parcel.clone() };
         self.hold_body(&message);
         message
     }
@@ -362,11 +362,11 @@ impl Desk<'_, '_> {
     /// Leases a message that was taken out of its place.
     fn lease(&mut self, mut message: Message, until_ms: u64) -> Delivery {
         let now_ms = self.turn.now_ms();
-        let head = &mut message.head;
-        head.hidden = Hidden::Leased;
-        head.receives += 1;
-        if head.receives == 1 {
-            head.first_received_ms = now_ms;
+        message.head.hidden = Hidden::Leased;
+        message.head.leases += 1;
+        let receives = message.receives();
+        if receives == 1 {
+            message.head.first_received_ms = now_ms;
         }
         self.counts.leased += 1;
         self.counts.totals.received += 1;
@@ -374,14 +374,14 @@ impl Desk<'_, '_> {
             self.change_group(&group, |group| group.leased += 1);
         }
         self.hide(&message, until_ms);
-        let Message { head, parcel } = message;
+        let Message { head, parcel, .. } = message;
         let secret = &self.queue.secret;
-        let receipt = Receipt::new(secret, self.number(), until_ms, head.sequence, head.receives);
+        let receipt = Receipt::new(secret, self.number(), until_ms, head.sequence, head.leases);
         Delivery {
             id: head.id,
             sequence: head.sequence,
             receipt,
-            receives: head.receives,
+            receives,
             sent_ms: head.sent_ms,
             first_received_ms: head.first_received_ms,
             group: head.group,
@@ -400,8 +400,7 @@ impl Desk<'_, '_> {
         let held_until = |until_ms| {
             let message =
                 Message::decode(&rows.get(&hidden_key(tenant, number, until_ms, sequence))?);
-            let holds =
-                message.head.hidden.is_leased() && message.head.receives == receipt.receives;
+            let holds = message.head.hidden.is_leased() && message.head.leases == receipt.lease;
             holds.then_some((until_ms, message))
         };
         // Most leases are never extended: only for one that was does it take a second look.
@@ -457,6 +456,21 @@ impl Desk<'_, '_> {
         })
     }
 
+    /// Gives back what nobody has seen. It did not fail, so nothing is told of it but its leases.
+    pub(crate) fn release(&mut self, release: &Release) -> Reply {
+        self.settle(&release.receipts, |desk, until_ms, mut message| {
+            desk.end_lease(until_ms, &message);
+            desk.counts.totals.failed += 1;
+            message.unseen += 1;
+            if message.receives() == 0 {
+                message.head.first_received_ms = 0;
+            }
+            if !desk.is_over(&message) {
+                desk.try_again(message, release.delay_ms);
+            }
+        })
+    }
+
     pub(crate) fn extend(&mut self, extend: &Extend) -> Reply {
         let longer_ms = extend.visibility_ms.min(LEASE_MS_MAX);
         let new_until_ms = self.turn.now_ms() + longer_ms;
@@ -497,20 +511,31 @@ impl Desk<'_, '_> {
         }
         head.last_failed_ms = now_ms;
         head.reason = reason.or(head.reason.take());
-        if self.expires(&message) {
-            if let Some(group) = &message.head.group {
-                self.look_at_group(group);
-            }
+        if self.is_over(&message) {
             return;
         }
         let settings = self.settings();
-        let dead = settings.max_receive_count.is_some_and(|max| message.head.receives >= max);
+        let dead = settings.max_receive_count.is_some_and(|max| message.receives() >= max);
         if let (true, Some(queue)) = (dead, settings.dead_letter_queue.clone()) {
             self.bury(message, queue);
             return;
         }
-        let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.head.receives));
-        let due_ms = now_ms.saturating_add(delay_ms);
+        let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.receives()));
+        self.try_again(message, delay_ms);
+    }
+
+    /// Whether a message whose lease has ended is too old to be tried again; it is gone then.
+    fn is_over(&mut self, message: &Message) -> bool {
+        let over = self.expires(message);
+        if over && let Some(group) = &message.head.group {
+            self.look_at_group(group);
+        }
+        over
+    }
+
+    /// A message whose lease has ended can be received again, after this time.
+    fn try_again(&mut self, mut message: Message, delay_ms: u64) {
+        let due_ms = self.turn.now_ms().saturating_add(delay_ms);
         if message.head.group.is_some() {
             message.head.due_ms = due_ms;
             self.wait_in_group(message);
@@ -540,12 +565,13 @@ impl Desk<'_, '_> {
         self.counts.totals.dead += 1;
         self.pass_body_on(&message);
         self.leave(&message);
-        let Message { head, parcel } = message;
+        let receives = message.receives();
+        let Message { head, parcel, .. } = message;
         // A letter that dies again keeps the story of its first death.
         let story = head.story.unwrap_or_else(|| Story {
             queue: self.name.to_owned(),
             id: head.id,
-            receives: head.receives,
+            receives,
             first_failed_ms: head.first_failed_ms,
             last_failed_ms: head.last_failed_ms,
             reason: head.reason,

@@ -177,5 +177,5 @@ fn wake_of(name: &str, sequence: u64) -> Message {
     let id = MessageId { shard: 0, queue: 0, sequence };
     let head = Head::new(id, sequence, 0, Some(name.to_owned()));
     let head = Head { hidden: Hidden::Group, ..head };
-    Message { head, parcel: Bytes::new() }
+    Message { head, unseen: 0, parcel: Bytes::new() }
 }

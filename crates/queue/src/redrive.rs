@@ -253,7 +253,7 @@ impl Desk<'_, '_> {
 
     fn move_to(&mut self, queue: String, message: Message) {
         let to = place(self.tenant(), &queue);
-        let Message { head, parcel } = message;
+        let Message { head, parcel, .. } = message;
         let moved = Moved {
             queue,
             mode: self.settings().mode,

@@ -230,7 +230,8 @@ pub(crate) struct Head {
     pub(crate) hidden: Hidden,
     /// Not before this, in a group.
     pub(crate) due_ms: u64,
-    pub(crate) receives: u32,
+    /// Each has another number, or the receipt of one would be good for another.
+    pub(crate) leases: u32,
     pub(crate) first_received_ms: u64,
     pub(crate) first_failed_ms: u64,
     pub(crate) last_failed_ms: u64,
@@ -250,7 +251,7 @@ impl Head {
             group,
             hidden: Hidden::No,
             due_ms: 0,
-            receives: 0,
+            leases: 0,
             first_received_ms: 0,
             first_failed_ms: 0,
             last_failed_ms: 0,
@@ -264,6 +265,8 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) head: Head,
+    /// Of its leases, those whose message nobody has seen.
+    pub(crate) unseen: u32,
     pub(crate) parcel: Bytes,
 }
 
@@ -281,9 +284,20 @@ impl Message {
         message_bytes(&self.parcel)
     }
 
+    /// How often it has been received, as far as anybody knows.
+    pub(crate) fn receives(&self) -> u32 {
+        self.head.leases - self.unseen
+    }
+
+    /// `[1][head][parcel]`, or `[2][unseen][head][parcel]` of the few that have such leases.
     pub(crate) fn encode(&self) -> Bytes {
         let mut row = Vec::with_capacity(self.parcel.len() + 64);
-        row.push(1);
+        if self.unseen == 0 {
+            row.push(1);
+        } else {
+            row.push(2);
+            row = postcard::to_extend(&self.unseen, row).expect("plain data serialises");
+        }
         let mut row = postcard::to_extend(&self.head, row).expect("plain data serialises");
         row.put_slice(&self.parcel);
         row.into()
@@ -291,10 +305,14 @@ impl Message {
 
     /// Reads a row of this machine's, sharing its bytes.
     pub(crate) fn decode(row: &Bytes) -> Message {
-        assert_eq!(row[0], 1, "a message of a version that this binary is too old for");
-        let (head, parcel): (Head, &[u8]) =
-            postcard::take_from_bytes(&row[1..]).expect("rows are this machine's alone");
-        Message { head, parcel: row.slice_ref(parcel) }
+        const OURS: &str = "rows are this machine's alone";
+        let (unseen, rest): (u32, &[u8]) = match row[0] {
+            1 => (0, &row[1..]),
+            2 => postcard::take_from_bytes(&row[1..]).expect(OURS),
+            _ => panic!("a message of a version that this binary is too old for"),
+        };
+        let (head, parcel): (Head, &[u8]) = postcard::take_from_bytes(rest).expect(OURS);
+        Message { head, unseen, parcel: row.slice_ref(parcel) }
     }
 }
 

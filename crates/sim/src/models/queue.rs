@@ -44,12 +44,12 @@ use crate::subject::{Difference, Model, Sight, same};
 /// One for what is hidden, one for what is old.
 const QUEUE_TIMERS_MAX: usize = 2;
 
-/// A lease that was given: the queue, the message and which receive it was.
+/// A lease that was given: the queue, the message and which lease of it this was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     queue: u64,
     sequence: u64,
-    receives: u32,
+    number: u32,
 }
 
 /// A place for a body that has not been sent.

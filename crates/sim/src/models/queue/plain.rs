@@ -79,6 +79,8 @@ pub(super) struct Message {
     pub(super) visible_ms: u64,
     pub(super) priority: u8,
     pub(super) group: Option<String>,
+    /// Those that nobody has seen included, which do not count as received.
+    pub(super) leases: u32,
     pub(super) receives: u32,
     pub(super) first_received_ms: u64,
     first_failed_ms: Option<u64>,
@@ -176,6 +178,7 @@ impl Queue {
             visible_ms: due_ms,
             priority: priority.min(9),
             group,
+            leases: 0,
             receives: 0,
             first_received_ms: 0,
             first_failed_ms: None,
@@ -226,6 +229,30 @@ impl Queue {
         message.state = State::Free(Free { from_ms, to_ms, delayed, came_back: true, rank });
         self.messages.push(message);
         Ok(None)
+    }
+
+    /// A lease ends of which nobody has seen the message: but for its place it is as before.
+    pub(super) fn release(
+        &mut self,
+        sequence: u64,
+        (now_ms, rank): (u64, Rank),
+        delay_ms: u64,
+        ledger: &mut Ledger,
+    ) -> Result<(), Difference> {
+        let mut message = self.take(sequence);
+        self.totals.failed += 1;
+        message.receives -= 1;
+        if message.receives == 0 {
+            message.first_received_ms = 0;
+        }
+        if self.is_old(&message, now_ms) {
+            self.totals.expired += 1;
+            return ledger.gone(message.id, &self.name, "expired");
+        }
+        let (from_ms, to_ms, delayed) = (now_ms + delay_ms, now_ms + delay_ms, delay_ms > 0);
+        message.state = State::Free(Free { from_ms, to_ms, delayed, came_back: true, rank });
+        self.messages.push(message);
+        Ok(())
     }
 
     fn dead_letter(&self, message: Message, queue: String, now_ms: u64) -> DeadLetter {
