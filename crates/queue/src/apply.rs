@@ -94,7 +94,7 @@ impl Machine for Queues {
                 self.at(turn, &release.queue, |desk| desk.release(&release))
             }
         };
-        if reply.is_for_want_of_room() {
+        if reply.may_be_another_later() {
             turn.may_be_asked_again();
         }
         Ok(reply.encode())

@@ -618,8 +618,9 @@ impl Post {
 }
 
 impl Reply {
-    /// Whether nothing was done because there was no room, which there may be later.
-    pub(crate) fn is_for_want_of_room(&self) -> bool {
+    /// Whether nothing was done, because there was no room or nothing to receive, which there may be
+    /// later.
+    pub(crate) fn may_be_another_later(&self) -> bool {
         let full = |sent: &Result<Sent, SendRefusal>| {
             use SendRefusal::{Bytes, Messages, NotReserved};
             matches!(sent, Err(Messages | Bytes | NotReserved))
@@ -627,6 +628,7 @@ impl Reply {
         match self {
             Reply::Refused(Refusal::Inflight) => true,
             Reply::Sent(sent) => !sent.is_empty() && sent.iter().all(full),
+            Reply::Received(deliveries) => deliveries.is_empty(),
             _ => false,
         }
     }

@@ -80,7 +80,7 @@ impl Server {
         slow
     }
 
-    async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
+    pub(crate) async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
         let head = format!(
             "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.{action}\r\n"
         );

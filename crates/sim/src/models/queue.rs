@@ -185,12 +185,13 @@ impl Model for QueueModel {
         }
         let expected = self.command(scene, command, &actual)?;
         same("reply", &expected, &actual)?;
-        // Whoever finds no room at all may come again with the same key.
-        let no_room = match &expected {
+        // Whoever finds no room at all, or nothing, may come again with the same key.
+        let nothing_done = match &expected {
             Reply::Sent(sent) => sent.iter().all(|sent| sent.is_err_and(may_fit_later)),
+            Reply::Received(deliveries) => deliveries.is_empty(),
             reply => *reply == Reply::Refused(Refusal::Inflight),
         };
-        if no_room {
+        if nothing_done {
             scene.may_be_asked_again();
         }
         Ok(bytes.clone())
