@@ -24,7 +24,7 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
-/// Messages of a lane that are read at a time: they may be large, and the turn may change.
+/// Messages of a lane that are read at a time: the turn may change.
 const LANE_AT_ONCE: usize = 16;
 /// Messages that one receive drops because of their age; a timer sees to the rest of them.
 const DROPS_MAX: usize = 1000;
@@ -53,6 +53,11 @@ impl Room {
     fn new(messages: usize) -> Room {
         let bytes = RECEIVE_BYTES_MAX;
         Room { messages, bytes, drops: DROPS_MAX, drop_bytes: RECEIVE_BYTES_MAX }
+    }
+
+    /// Bytes of rows that are worth reading at a time.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
     /// A message was met that is too old. After many the room is closed.
@@ -217,26 +222,31 @@ impl Desk<'_, '_> {
         position
     }
 
-    /// The first rows of a lane, at most `limit`: their positions and values.
-    pub(crate) fn front(&self, lane: Lane, limit: usize) -> Vec<(u64, Bytes)> {
+    /// The first rows of a lane, at most `limit`, and no more when they have so many bytes: their
+    /// positions and values.
+    pub(crate) fn front(&self, lane: Lane, limit: usize, bytes_max: usize) -> Vec<(u64, Bytes)> {
         let (tenant, number, rows) = (self.tenant(), self.number(), self.turn.rows());
         let key_at = |position| lane_key(tenant, number, lane.number, position);
         let mut found = Vec::with_capacity(limit.min(usize::try_from(lane.len).unwrap_or(limit)));
         // What is young is in memory, one row after the other: no need to open the store for it.
-        let mut next = lane.head;
+        let (mut next, mut bytes) = (lane.head, 0);
         while found.len() < limit
+            && (bytes < bytes_max || found.is_empty())
             && next < lane.next
             && let Some(Some(row)) = rows.in_memory(&key_at(next))
         {
+            bytes += row.len();
             found.push((next, row));
             next += 1;
         }
-        if found.len() < limit && next < lane.next {
-            let rest = Scan::between(&key_at(next), &key_at(lane.next)).limit(limit - found.len());
+        if found.len() < limit && (bytes < bytes_max || found.is_empty()) && next < lane.next {
+            let rest = Scan::between(&key_at(next), &key_at(lane.next));
+            let rest = rest.limit(limit - found.len()).bytes(bytes_max - bytes);
             let position = |key: &Bytes| *key.last_chunk::<8>().expect("the end is the position");
             let rest = rows.scan(&rest).into_iter();
             found.extend(rest.map(|(key, row)| (u64::from_be_bytes(position(&key)), row)));
         }
+        self.note_read(found.iter().map(|(_, row)| row.len()).sum());
         found
     }
 
@@ -289,7 +299,8 @@ impl Desk<'_, '_> {
         let mut deliveries = Vec::new();
         let mut room = Room::new(max);
         for _ in 0..TAKES_MAX {
-            if room.messages == 0 {
+            // What is behind those that are taken is read as well: it may be much more.
+            if room.messages == 0 || self.has_read_enough() {
                 break;
             }
             let taken = match self.settings().mode {
@@ -310,7 +321,7 @@ impl Desk<'_, '_> {
     /// The first messages of the lane whose turn it is, while it is; none when all are empty.
     fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let (lane, next) = self.lane_to_serve()?;
-        let found = self.front(lane, room.messages.min(LANE_AT_ONCE));
+        let found = self.front(lane, room.messages.min(LANE_AT_ONCE), room.bytes());
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
@@ -336,7 +347,7 @@ impl Desk<'_, '_> {
         let mut filled = self.counts.lanes.iter().filter(|lane| lane.len > 0);
         let first = *filled.next()?;
         let rank = |lane: &Lane| {
-            let (_, row) = self.front(*lane, 1).pop().expect("it is not empty");
+            let (_, row) = self.front(*lane, 1, 1).pop().expect("it is not empty");
             self.rank_of(lane.number, &Message::decode(&row))
         };
         let Some(second) = filled.next() else { return Some((first, None)) };

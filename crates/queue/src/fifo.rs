@@ -12,7 +12,7 @@
 //! however many messages wait behind one that is leased.
 
 use bytes::Bytes;
-use kernel::rows::Scan;
+use kernel::rows::{Scan, value_bytes};
 
 use crate::apply::Desk;
 use crate::deliver::Room;
@@ -65,20 +65,25 @@ impl Desk<'_, '_> {
         *count = count.checked_add_signed(by).expect("what is taken out was put in");
     }
 
-    /// The group's first messages, at most `limit`.
-    pub(crate) fn first_waiting(&self, name: &str, limit: usize) -> Vec<Message> {
+    /// The group's first messages, at most `limit`, and no more when they have so many bytes.
+    fn waiting(&self, name: &str, limit: usize, bytes_max: usize) -> Vec<Message> {
         let (tenant, queue, first) = (self.tenant(), self.number(), self.group(name).first);
         let from = waiting_key(tenant, queue, name, first);
         let to = waiting_key(tenant, queue, name, u64::MAX);
-        let found = self.turn.rows().scan(&Scan::between(&from, &to).limit(limit));
+        let scan = Scan::between(&from, &to).limit(limit).bytes(bytes_max);
+        let found = self.turn.rows().scan(&scan);
+        self.note_read(value_bytes(&found));
         found.iter().map(|(_, row)| Message::decode(row)).collect()
+    }
+
+    fn first_waiting(&self, name: &str) -> Option<Message> {
+        self.waiting(name, 1, 1).pop()
     }
 
     /// Whether its first message could be received now.
     pub(crate) fn is_group_free(&self, name: &str) -> bool {
-        let first = self.first_waiting(name, 1);
-        let due = |first: &Message| first.head.due_ms <= self.turn.now_ms();
-        self.group(name).leased == 0 && first.first().is_some_and(due)
+        let due = |first: Message| first.head.due_ms <= self.turn.now_ms();
+        self.group(name).leased == 0 && self.first_waiting(name).is_some_and(due)
     }
 
     /// Takes a message out of its group: the first of it, or one from the middle.
@@ -98,7 +103,7 @@ impl Desk<'_, '_> {
     /// A message was taken out from anywhere in a group: it may be ready now, or not any more.
     pub(crate) fn look_again_at_group(&mut self, name: &str) {
         // Or whoever takes one after the other would look through all that is gone each time.
-        if let Some(first) = self.first_waiting(name, 1).pop() {
+        if let Some(first) = self.first_waiting(name) {
             self.change_group(name, |group| group.first = first.head.sequence);
         }
         let group = self.group(name);
@@ -118,7 +123,7 @@ impl Desk<'_, '_> {
         if group.leased > 0 || group.listed || group.waiting == 0 {
             return;
         }
-        let first = self.first_waiting(name, 1).pop().expect("something waits");
+        let first = self.first_waiting(name).expect("something waits");
         let due_ms = first.head.due_ms;
         if due_ms <= self.turn.now_ms() {
             let place = self.push(READY, Bytes::copy_from_slice(name.as_bytes()));
@@ -141,10 +146,10 @@ impl Desk<'_, '_> {
     pub(crate) fn take_from_group(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let lane = self.counts.lanes.iter().find(|lane| lane.number == READY).copied();
         let lane = lane.filter(|lane| lane.len > 0)?;
-        let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
+        let (position, name) = self.front(lane, 1, 1).pop().expect("it is not empty");
         let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
         let now_ms = self.turn.now_ms();
-        let waiting = self.first_waiting(&name, room.messages);
+        let waiting = self.waiting(&name, room.messages, room.bytes());
         let first = waiting.first().filter(|first| first.head.due_ms <= now_ms);
         if first.is_some_and(|first| !self.is_too_old(first) && !room.has(first)) {
             // It keeps its place among groups: the next receive begins with it.

@@ -94,6 +94,23 @@ fn keys_are_forgotten_where_it_stopped_too() {
 }
 
 #[test]
+fn a_receive_reads_some_megabytes_and_the_next_goes_on() {
+    let mut bench = fifo();
+    let groups = 100;
+    for n in 0..groups {
+        // What is not due is read all the same, to see that it is not.
+        let mut heavy = heavy(Mode::Fifo).remove(0);
+        (heavy.group, heavy.delay_ms) = (Some(format!("{n:03}")), Some(60_000));
+        bench.send_all(vec![grouped(&format!("{n:03}"), &n.to_string()), heavy]);
+    }
+    let first = bench.receive(100);
+    assert!((30..=70).contains(&first.len()), "{}", first.len());
+    let rest = bench.receive(100);
+    let all: Vec<String> = (0..groups).map(|n| n.to_string()).collect();
+    assert_eq!([texts(&first), texts(&rest)].concat(), all);
+}
+
+#[test]
 fn a_receive_drops_no_more_old_messages_than_it_may() {
     for mode in [Mode::Standard, Mode::Fifo] {
         let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(mode) });
