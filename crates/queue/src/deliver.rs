@@ -273,6 +273,8 @@ impl Desk<'_, '_> {
         }
     }
 
+    /// Puts a message at the end of its lane. One that came back does not go to its place by age: its
+    /// row would not be new, and what was taken since would be looked through to find the next.
     pub(crate) fn show_in_lane(&mut self, mut message: Message, came_back: bool) {
         message.head.hidden = Hidden::No;
         self.counts.visible += 1;

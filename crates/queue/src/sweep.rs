@@ -203,7 +203,8 @@ impl Desk<'_, '_> {
         too_old
     }
 
-    /// The oldest message of a lane is at its head.
+    /// The oldest message of a lane is at its head; of those that came back, the one to be received
+    /// first, and what is older behind it is dropped when it is gone.
     fn drop_old_of_lanes(&mut self) {
         let now_ms = self.turn.now_ms();
         let lanes: Vec<u8> = self.counts.lanes.iter().map(|lane| lane.number).collect();
