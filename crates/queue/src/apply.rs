@@ -174,11 +174,7 @@ impl Queues {
         if !of_tenant.contains_key(name) {
             let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
             let counts = turn.rows().get(&key(tenant, b'c', queue.number));
-            let row = counts.expect("every queue has counts");
-            let mut counts = Counts::decode(&row);
-            if row[0] == 1 {
-                counts.archived = large::held(turn, queue.number);
-            }
+            let counts = Counts::decode(&counts.expect("every queue has counts"));
             of_tenant.insert(name.to_owned(), (queue, counts));
             self.held += 1;
         }

@@ -103,7 +103,7 @@ pub struct Counts {
     pub(crate) minutes: [(u64, Totals); 2],
     /// The job that moves messages away, and its timer.
     pub(crate) redrive: Option<(u64, (u64, u64))>,
-    /// Of all of them, those whose bodies lie in the archive. Version 1 ended before this field.
+    /// Of all of them, those whose bodies lie in the archive.
     pub archived: u64,
     /// Where the search for hidden rows that are due goes on, until none is left: nothing is hidden
     /// until a time that has come, so none is put before it.
@@ -120,14 +120,12 @@ impl Counts {
         versioned_as(2, self).into()
     }
 
-    /// Reads a row of this machine's.
+    /// Reads a row of this machine's. No release has written version 1.
     pub(crate) fn decode(row: &[u8]) -> Counts {
-        let newest = match row {
-            [1, body @ ..] => &[body, &[0, 0, 0]].concat(),
-            [2, body @ ..] => body,
-            _ => panic!("counts of a version that this binary is too old for"),
+        let [2, body @ ..] = row else {
+            panic!("counts of a version that this binary cannot read")
         };
-        unpack("counts of a queue", newest).expect("rows are this machine's alone")
+        unpack("counts of a queue", body).expect("rows are this machine's alone")
     }
 
     /// Messages, or groups with messages, that a receiver would get now.
