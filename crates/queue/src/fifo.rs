@@ -48,6 +48,9 @@ impl Desk<'_, '_> {
         let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
         self.turn.put(key, message.encode());
         let sequence = message.head.sequence;
+        if message.head.hidden == Hidden::Delayed {
+            self.hide(&wake_of(&name, sequence), message.head.due_ms);
+        }
         self.change_group(&name, |group| {
             group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
             group.waiting += 1;
@@ -56,7 +59,7 @@ impl Desk<'_, '_> {
         self.watch_age();
     }
 
-    /// A message that was put with a delay counts as delayed until it is received.
+    /// A message counts as delayed until its time comes, wherever in its group it is.
     fn count_waiting(&mut self, head: &Head, by: i64) {
         let count = match head.hidden {
             Hidden::Delayed => &mut self.counts.delayed,
@@ -134,8 +137,25 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// A hidden row of a group is due.
-    pub(crate) fn wake_group(&mut self, name: &str, until_ms: u64) {
+    /// The delay of a message is over: it is ready, or waits for those before it and for nothing else.
+    fn end_delay(&mut self, name: &str, sequence: u64) {
+        let key = waiting_key(self.tenant(), self.number(), name, sequence);
+        let Some(row) = self.turn.rows().get(&key) else { return };
+        self.note_read(row.len());
+        let mut message = Message::decode(&row);
+        // It may have been received meanwhile, and wait again for longer.
+        if message.head.hidden != Hidden::Delayed || message.head.due_ms > self.turn.now_ms() {
+            return;
+        }
+        self.count_waiting(&message.head, -1);
+        message.head.hidden = Hidden::No;
+        self.count_waiting(&message.head, 1);
+        self.turn.put(key, message.encode());
+    }
+
+    /// A hidden row of a group is due, which stands for a message of it.
+    pub(crate) fn wake_group(&mut self, name: &str, sequence: u64, until_ms: u64) {
+        self.end_delay(name, sequence);
         if self.group(name).wake_ms == Some(until_ms) {
             self.change_group(name, |group| group.wake_ms = None);
         }
@@ -177,7 +197,7 @@ impl Desk<'_, '_> {
     }
 }
 
-/// A row that is no message: it stands for a look at a group.
+/// A row that is no message: it stands for a look at one, and at its group.
 fn wake_of(name: &str, sequence: u64) -> Message {
     let id = MessageId { shard: 0, queue: 0, sequence };
     let head = Head::new(id, sequence, 0, Some(name.to_owned()));

@@ -203,7 +203,7 @@ pub(crate) enum Hidden {
     Leased,
     /// It failed, and waits to be tried again.
     Retry,
-    /// No message at all: the group in `group` is looked at when this is due.
+    /// No message at all: that of this sequence, in its group, is looked at when this is due.
     Group,
     /// Somebody works on it, and has asked for more time: an 'x' row says until when.
     Extended,

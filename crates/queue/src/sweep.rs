@@ -140,7 +140,7 @@ impl Desk<'_, '_> {
             Hidden::Group => {
                 self.unhide(until_ms, &message);
                 let group = message.head.group.expect("it stands for one");
-                self.wake_group(&group, until_ms);
+                self.wake_group(&group, message.head.sequence, until_ms);
             }
             Hidden::No => unreachable!("a hidden row says why"),
         }

@@ -58,6 +58,20 @@ fn many_old_messages_are_dropped_at_once_whatever_lies_in_another_lane() {
 }
 
 #[test]
+fn delays_of_groups_end_some_megabytes_at_a_time() {
+    let mut bench = fifo();
+    for _ in 0..MANY {
+        let heavy = heavy(Mode::Fifo).into_iter().take(1);
+        bench.send_all(heavy.map(|m| NewMessage { delay_ms: Some(1000), ..m }).collect());
+    }
+    later(&mut bench, 1000);
+    let visible = bench.described().counts.visible;
+    assert!((1..=64).contains(&visible), "{visible}");
+    bench.advance(0);
+    assert_eq!(bench.described().counts.visible, MANY);
+}
+
+#[test]
 fn the_search_for_what_is_due_goes_on_where_it_stopped() {
     let mut bench = standard();
     for _ in 0..MANY {

@@ -237,16 +237,16 @@ impl Model for QueueModel {
     }
 
     fn unfinished(&self, now_ms: u64) -> Option<String> {
-        let hidden = |queue: &Queue, message: &Message| match message.state {
+        let hidden = |message: &Message| match message.state {
             State::Leased { until_ms } => until_ms <= now_ms,
-            State::Free(free) => free.delayed && !queue.is_fifo() && free.to_ms <= now_ms,
+            State::Free(free) => free.delayed && free.to_ms <= now_ms,
         };
         let due = |queue: &Queue| queue.running().filter(|job| job.due_ms <= now_ms).cloned();
         if let Some(job) = self.queues.iter().find_map(due) {
             return Some(format!("a step of {job:?}"));
         }
         let mut left = self.queues.iter().filter_map(|queue| {
-            queue.messages.iter().find(|message| hidden(queue, message)).map(|m| (queue, m))
+            queue.messages.iter().find(|message| hidden(message)).map(|m| (queue, m))
         });
         left.next().map(|(queue, message)| format!("{} in {}", message.sequence, queue.name.1))
     }

@@ -65,7 +65,7 @@ pub(super) struct Free {
     /// It can be received from some time between these on. They differ by what jitter draws.
     pub(super) from_ms: u64,
     pub(super) to_ms: u64,
-    /// It counts as delayed. Where there is order, until it is received.
+    /// It counts as delayed.
     pub(super) delayed: bool,
     pub(super) came_back: bool,
     pub(super) rank: Rank,
@@ -288,10 +288,9 @@ impl Queue {
         ledger: &mut Ledger,
     ) -> Result<(bool, Vec<DeadLetter>), Difference> {
         self.known.retain(|known| known.until_ms > now_ms);
-        let fifo = self.is_fifo();
         let due_ms = |message: &Message| match message.state {
             State::Leased { until_ms } => Some(until_ms),
-            State::Free(free) => (free.delayed && !fifo).then_some(free.to_ms),
+            State::Free(free) => free.delayed.then_some(free.to_ms),
         };
         let due = self.messages.iter().filter_map(|m| Some((due_ms(m)?, m.sequence)));
         let mut due: Vec<(u64, u64)> = due.filter(|(due_ms, _)| *due_ms <= now_ms).collect();

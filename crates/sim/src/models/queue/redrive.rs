@@ -191,8 +191,7 @@ impl QueueModel {
         let now_ms = self.now_ms;
         let visible = |at_most: bool| {
             let counts = |free: &Free| {
-                let jitters =
-                    !queue.is_fifo() && free.from_ms <= now_ms && free.from_ms < free.to_ms;
+                let jitters = free.from_ms <= now_ms && free.from_ms < free.to_ms;
                 !free.delayed || at_most && jitters
             };
             let visible = queue.messages.iter().filter(|m| m.free().is_some_and(counts));
