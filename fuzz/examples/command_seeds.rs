@@ -29,13 +29,15 @@ fn main() -> std::io::Result<()> {
         (tenants::MACHINE, tenants_commands()),
         (KERNEL, mail_commands()),
         (streams::MACHINE, streams_commands()),
+        (queue::MACHINE, queue_commands()),
     ];
     let mut seeds = vec![
         ("entry-empty", entry(Vec::new())),
         ("entry-recents", entry(envelopes(&commands[..1]))),
         ("entry-tenants", entry(envelopes(&commands[1..2]))),
         ("entry-mail", entry(envelopes(&commands[2..3]))),
-        ("entry-streams", entry(envelopes(&commands[3..]))),
+        ("entry-streams", entry(envelopes(&commands[3..4]))),
+        ("entry-queue", entry(envelopes(&commands[4..]))),
         ("entry-all", entry(envelopes(&commands))),
     ];
     seeds.extend(commands.into_iter().flat_map(|(_, commands)| commands));
@@ -164,6 +166,37 @@ fn streams_commands() -> Vec<Seed> {
         ("streams-commit", Command::Commit(commit).encode()),
         ("streams-seek", Command::Seek(seek).encode()),
         ("streams-delete-group", delete_group.encode()),
+    ]
+}
+
+fn queue_commands() -> Vec<Seed> {
+    use queue::{Ack, Command, Extend, Nack, NewMessage, Receipt, Receive, Release, Send};
+    let queue = || "q".to_owned();
+    let receipts = || vec![Receipt::from_bytes(&[1; 36]).expect("as long as one")];
+    let message = NewMessage {
+        delay_ms: Some(300),
+        priority: 9,
+        group: Some("g".into()),
+        dedup: Some([7; 16]),
+        parcel: Bytes::from_static(b"p"),
+    };
+    let send = Send { queue: queue(), messages: vec![message] };
+    let receive = Receive { queue: queue(), max: 10, visibility_ms: Some(300) };
+    let nack = Nack {
+        queue: queue(),
+        receipts: receipts(),
+        delay_ms: Some(300),
+        reason: Some("no".into()),
+    };
+    let extend = Extend { queue: queue(), receipts: receipts(), visibility_ms: 300 };
+    let release = Release { queue: queue(), receipts: receipts(), delay_ms: 300 };
+    vec![
+        ("queue-send", Command::Send(send).encode()),
+        ("queue-receive", Command::Receive(receive).encode()),
+        ("queue-ack", Command::Ack(Ack { queue: queue(), receipts: receipts() }).encode()),
+        ("queue-nack", Command::Nack(nack).encode()),
+        ("queue-extend", Command::Extend(extend).encode()),
+        ("queue-release", Command::Release(release).encode()),
     ]
 }
 

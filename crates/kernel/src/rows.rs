@@ -205,6 +205,7 @@ pub struct Scan {
     to: Bound<Vec<u8>>,
     reverse: bool,
     limit: usize,
+    bytes: usize,
 }
 
 impl Scan {
@@ -216,6 +217,7 @@ impl Scan {
             to: prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
             reverse: false,
             limit: usize::MAX,
+            bytes: usize::MAX,
         }
     }
 
@@ -227,6 +229,7 @@ impl Scan {
             to: Bound::Excluded(to.to_vec()),
             reverse: false,
             limit: usize::MAX,
+            bytes: usize::MAX,
         }
     }
 
@@ -275,6 +278,21 @@ impl Scan {
     pub fn limit(mut self, rows: usize) -> Scan {
         self.limit = rows;
         self
+    }
+
+    /// No more rows once their values have so many bytes: the last may go beyond it, and if there is a
+    /// row there is one.
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Scan {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Whether a bound may have kept others out of what it found.
+    #[must_use]
+    pub fn is_cut(&self, found: &[Row]) -> bool {
+        let full = !found.is_empty() && value_bytes(found) >= self.bytes;
+        found.len() >= self.limit || full
     }
 
     fn from(&self) -> Bound<&[u8]> {
@@ -488,6 +506,12 @@ impl Iterator for SourceIter<'_> {
     }
 }
 
+/// Bytes of what rows hold, without their keys.
+#[must_use]
+pub fn value_bytes(rows: &[Row]) -> usize {
+    rows.iter().map(|(_, value)| value.len()).sum()
+}
+
 /// Newest first among the sources: of equal keys the first source's wins, and a key that a newer
 /// layer drops is passed over.
 fn merge(active: &Layer, frozen: Option<&Layer>, base: &dyn Base, scan: &Scan) -> Vec<Row> {
@@ -508,7 +532,8 @@ fn merge(active: &Layer, frozen: Option<&Layer>, base: &dyn Base, scan: &Scan) -
         layer: None,
         rows: SourceIter::Base(base.range(scan.from(), scan.to(), scan.reverse)).peekable(),
     });
-    while found.len() < scan.limit {
+    let mut bytes = 0;
+    while found.len() < scan.limit && (bytes < scan.bytes || found.is_empty()) {
         let Some(first) = next_source(&mut sources, scan.reverse) else { break };
         let (key, value) = sources[first].rows.next().expect("it was peeked");
         for older in &mut sources[first + 1..] {
@@ -518,6 +543,7 @@ fn merge(active: &Layer, frozen: Option<&Layer>, base: &dyn Base, scan: &Scan) -
         }
         let hidden = sources[..first].iter().any(|s| s.layer.is_some_and(|l| l.drops(&key)));
         if let (Some(value), false) = (value, hidden) {
+            bytes += value.len();
             found.push((key, value));
         }
     }

@@ -164,6 +164,31 @@ fn a_reader_sees_whole_entries_while_checkpoints_come_and_go() {
 }
 
 #[test]
+fn a_scan_ends_with_the_row_that_reaches_its_bytes() {
+    let (base, mut rows) = rows();
+    rows.put(&b"a"[..], &b"1234"[..]);
+    checkpoint(&base, &mut rows);
+    for (key, value) in [("b", ""), ("c", "1"), ("d", "12345678"), ("e", "1")] {
+        rows.put(key.as_bytes(), value.as_bytes());
+    }
+    rows.delete(b"c");
+    for (bytes, expected, cut) in [
+        (0, &["a"][..], true),
+        (4, &["a"], true),
+        (5, &["a", "b", "d"], true),
+        (12, &["a", "b", "d"], true),
+        (13, &["a", "b", "d", "e"], true),
+        (14, &["a", "b", "d", "e"], false),
+    ] {
+        let scan = Scan::all().bytes(bytes);
+        assert_eq!(keys(&rows, &scan), expected, "{bytes}");
+        assert_eq!(scan.is_cut(&rows.scan(&scan)), cut, "{bytes}");
+    }
+    assert_eq!(keys(&rows, &Scan::all().bytes(5).limit(2)), ["a", "b"]);
+    assert_eq!(keys(&rows, &Scan::all().bytes(5).reversed()), ["e", "d"]);
+}
+
+#[test]
 fn a_cursor_from_elsewhere_never_widens_a_scan() {
     let mut rows = Rows::new(Arc::new(MemoryBase::new()));
     for key in ["a1", "b1", "b2", "c1"] {

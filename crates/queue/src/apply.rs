@@ -1,5 +1,6 @@
 //! What is done to queues as a whole, and the desk that a command about messages works at.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -34,7 +35,13 @@ pub(crate) struct Desk<'a, 't> {
     pub(crate) name: &'a str,
     pub(crate) queue: &'a Queue,
     pub(crate) counts: &'a mut Counts,
+    /// Bytes of rows of messages that were read to find which to take.
+    read_bytes: Cell<usize>,
 }
+
+/// Bytes after which whatever goes from message to message goes no further, and goes on in the next
+/// command or step. Looked at between messages, so each may read a little more.
+const READ_BYTES_MAX: usize = 16 << 20;
 
 impl Desk<'_, '_> {
     pub(crate) fn tenant(&self) -> TenantId {
@@ -47,6 +54,14 @@ impl Desk<'_, '_> {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.queue.settings
+    }
+
+    pub(crate) fn note_read(&self, bytes: usize) {
+        self.read_bytes.set(self.read_bytes.get() + bytes);
+    }
+
+    pub(crate) fn has_read_enough(&self) -> bool {
+        self.read_bytes.get() >= READ_BYTES_MAX
     }
 }
 
@@ -90,8 +105,11 @@ impl Machine for Queues {
                 turn.effect_done(effect);
                 Reply::BodyGone
             }
+            Command::Release(release) => {
+                self.at(turn, &release.queue, |desk| desk.release(&release))
+            }
         };
-        if reply.is_for_want_of_room() {
+        if reply.may_be_another_later() {
             turn.may_be_asked_again();
         }
         Ok(reply.encode())
@@ -156,11 +174,7 @@ impl Queues {
         if !of_tenant.contains_key(name) {
             let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
             let counts = turn.rows().get(&key(tenant, b'c', queue.number));
-            let row = counts.expect("every queue has counts");
-            let mut counts = Counts::decode(&row);
-            if row[0] == 1 {
-                counts.archived = large::held(turn, queue.number);
-            }
+            let counts = Counts::decode(&counts.expect("every queue has counts"));
             of_tenant.insert(name.to_owned(), (queue, counts));
             self.held += 1;
         }
@@ -184,7 +198,8 @@ impl Queues {
         };
         let before = (counts.bytes, counts.leased);
         counts.mark_minute(turn.now_ms());
-        let reply = work(&mut Desk { turn, name, queue, counts });
+        let read_bytes = Cell::new(0);
+        let reply = work(&mut Desk { turn, name, queue, counts, read_bytes });
         if (counts.bytes, counts.leased) != before {
             let bytes = counts.bytes.cast_signed() - before.0.cast_signed();
             let leased = counts.leased.cast_signed() - before.1.cast_signed();

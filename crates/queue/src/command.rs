@@ -76,6 +76,8 @@ pub enum Command {
         /// The effect that asked for it.
         effect: u64,
     },
+    /// 19: nobody has seen the messages: give them back as if they had not been received.
+    Release(Release),
 }
 
 /// Whether a queue keeps order.
@@ -248,6 +250,17 @@ pub struct Nack {
     pub delay_ms: Option<u64>,
     /// Why, for whoever looks at it later.
     pub reason: Option<String>,
+}
+
+/// Give messages back that were not handed out: what was leased does not count as received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// In which.
+    pub queue: String,
+    /// What.
+    pub receipts: Vec<Receipt>,
+    /// When they may be received again.
+    pub delay_ms: u64,
 }
 
 /// Hold messages for longer, counted from now. 0 gives them back at once.
@@ -544,6 +557,7 @@ impl Command {
             Command::Publish(publish) => pack(16, 1, publish),
             Command::ReserveBody(reserve) => pack(17, 1, reserve),
             Command::BodyDeleted { effect } => pack(18, 1, effect),
+            Command::Release(release) => pack(19, 1, release),
         }
     }
 
@@ -578,6 +592,7 @@ impl Command {
             (16, 1) => Command::Publish(unpack(NAME, body)?),
             (17, 1) => Command::ReserveBody(unpack(NAME, body)?),
             (18, 1) => Command::BodyDeleted { effect: unpack(NAME, body)? },
+            (19, 1) => Command::Release(unpack(NAME, body)?),
             _ => return Err(Unreadable::Command { machine: NAME, tag, version }),
         })
     }
@@ -603,8 +618,9 @@ impl Post {
 }
 
 impl Reply {
-    /// Whether nothing was done because there was no room, which there may be later.
-    pub(crate) fn is_for_want_of_room(&self) -> bool {
+    /// Whether nothing was done, because there was no room or nothing to receive, which there may be
+    /// later.
+    pub(crate) fn may_be_another_later(&self) -> bool {
         let full = |sent: &Result<Sent, SendRefusal>| {
             use SendRefusal::{Bytes, Messages, NotReserved};
             matches!(sent, Err(Messages | Bytes | NotReserved))
@@ -612,6 +628,7 @@ impl Reply {
         match self {
             Reply::Refused(Refusal::Inflight) => true,
             Reply::Sent(sent) => !sent.is_empty() && sent.iter().all(full),
+            Reply::Received(deliveries) => deliveries.is_empty(),
             _ => false,
         }
     }

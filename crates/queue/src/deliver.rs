@@ -7,7 +7,7 @@ use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
     DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Post, Receive, Refusal,
-    Reply, SendRefusal, Sent, Settled, Story,
+    Release, Reply, SendRefusal, Sent, Settled, Story,
 };
 use crate::parcel::ArchivedBody;
 use crate::query::place;
@@ -24,7 +24,7 @@ pub(crate) const PRIORITY_MAX: u8 = 9;
 const AGEING_MS: u64 = 60_000;
 /// Lanes or groups that one receive takes from.
 const TAKES_MAX: usize = 1000;
-/// Messages of a lane that are read at a time: they may be large, and the turn may change.
+/// Messages of a lane that are read at a time: the turn may change.
 const LANE_AT_ONCE: usize = 16;
 /// Messages that one receive drops because of their age; a timer sees to the rest of them.
 const DROPS_MAX: usize = 1000;
@@ -53,6 +53,11 @@ impl Room {
     fn new(messages: usize) -> Room {
         let bytes = RECEIVE_BYTES_MAX;
         Room { messages, bytes, drops: DROPS_MAX, drop_bytes: RECEIVE_BYTES_MAX }
+    }
+
+    /// Bytes of rows that are worth reading at a time.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
     /// A message was met that is too old. After many the room is closed.
@@ -144,7 +149,7 @@ impl Desk<'_, '_> {
         let id = MessageId { shard: self.turn.shard().0, queue: self.number(), sequence };
         let head = Head::new(id, sequence, sent_ms, group);
         let head = Head { priority: priority.min(PRIORITY_MAX), ..head };
-        let message = Message { head, parcel: parcel.clone() };
+        let message = Message { head, unseen: 0, parcel: parcel.clone() };
         self.hold_body(&message);
         message
     }
@@ -217,26 +222,31 @@ impl Desk<'_, '_> {
         position
     }
 
-    /// The first rows of a lane, at most `limit`: their positions and values.
-    pub(crate) fn front(&self, lane: Lane, limit: usize) -> Vec<(u64, Bytes)> {
+    /// The first rows of a lane, at most `limit`, and no more when they have so many bytes: their
+    /// positions and values.
+    pub(crate) fn front(&self, lane: Lane, limit: usize, bytes_max: usize) -> Vec<(u64, Bytes)> {
         let (tenant, number, rows) = (self.tenant(), self.number(), self.turn.rows());
         let key_at = |position| lane_key(tenant, number, lane.number, position);
         let mut found = Vec::with_capacity(limit.min(usize::try_from(lane.len).unwrap_or(limit)));
         // What is young is in memory, one row after the other: no need to open the store for it.
-        let mut next = lane.head;
+        let (mut next, mut bytes) = (lane.head, 0);
         while found.len() < limit
+            && (bytes < bytes_max || found.is_empty())
             && next < lane.next
             && let Some(Some(row)) = rows.in_memory(&key_at(next))
         {
+            bytes += row.len();
             found.push((next, row));
             next += 1;
         }
-        if found.len() < limit && next < lane.next {
-            let rest = Scan::between(&key_at(next), &key_at(lane.next)).limit(limit - found.len());
+        if found.len() < limit && (bytes < bytes_max || found.is_empty()) && next < lane.next {
+            let rest = Scan::between(&key_at(next), &key_at(lane.next));
+            let rest = rest.limit(limit - found.len()).bytes(bytes_max - bytes);
             let position = |key: &Bytes| *key.last_chunk::<8>().expect("the end is the position");
             let rest = rows.scan(&rest).into_iter();
             found.extend(rest.map(|(key, row)| (u64::from_be_bytes(position(&key)), row)));
         }
+        self.note_read(found.iter().map(|(_, row)| row.len()).sum());
         found
     }
 
@@ -263,6 +273,8 @@ impl Desk<'_, '_> {
         }
     }
 
+    /// Puts a message at the end of its lane. One that came back does not go to its place by age: its
+    /// row would not be new, and what was taken since would be looked through to find the next.
     pub(crate) fn show_in_lane(&mut self, mut message: Message, came_back: bool) {
         message.head.hidden = Hidden::No;
         self.counts.visible += 1;
@@ -289,7 +301,8 @@ impl Desk<'_, '_> {
         let mut deliveries = Vec::new();
         let mut room = Room::new(max);
         for _ in 0..TAKES_MAX {
-            if room.messages == 0 {
+            // What is behind those that are taken is read as well: it may be much more.
+            if room.messages == 0 || self.has_read_enough() {
                 break;
             }
             let taken = match self.settings().mode {
@@ -310,7 +323,7 @@ impl Desk<'_, '_> {
     /// The first messages of the lane whose turn it is, while it is; none when all are empty.
     fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let (lane, next) = self.lane_to_serve()?;
-        let found = self.front(lane, room.messages.min(LANE_AT_ONCE));
+        let found = self.front(lane, room.messages.min(LANE_AT_ONCE), room.bytes());
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
@@ -336,7 +349,7 @@ impl Desk<'_, '_> {
         let mut filled = self.counts.lanes.iter().filter(|lane| lane.len > 0);
         let first = *filled.next()?;
         let rank = |lane: &Lane| {
-            let (_, row) = self.front(*lane, 1).pop().expect("it is not empty");
+            let (_, row) = self.front(*lane, 1, 1).pop().expect("it is not empty");
             self.rank_of(lane.number, &Message::decode(&row))
         };
         let Some(second) = filled.next() else { return Some((first, None)) };
@@ -362,11 +375,11 @@ impl Desk<'_, '_> {
     /// Leases a message that was taken out of its place.
     fn lease(&mut self, mut message: Message, until_ms: u64) -> Delivery {
         let now_ms = self.turn.now_ms();
-        let head = &mut message.head;
-        head.hidden = Hidden::Leased;
-        head.receives += 1;
-        if head.receives == 1 {
-            head.first_received_ms = now_ms;
+        message.head.hidden = Hidden::Leased;
+        message.head.leases += 1;
+        let receives = message.receives();
+        if receives == 1 {
+            message.head.first_received_ms = now_ms;
         }
         self.counts.leased += 1;
         self.counts.totals.received += 1;
@@ -374,14 +387,14 @@ impl Desk<'_, '_> {
             self.change_group(&group, |group| group.leased += 1);
         }
         self.hide(&message, until_ms);
-        let Message { head, parcel } = message;
+        let Message { head, parcel, .. } = message;
         let secret = &self.queue.secret;
-        let receipt = Receipt::new(secret, self.number(), until_ms, head.sequence, head.receives);
+        let receipt = Receipt::new(secret, self.number(), until_ms, head.sequence, head.leases);
         Delivery {
             id: head.id,
             sequence: head.sequence,
             receipt,
-            receives: head.receives,
+            receives,
             sent_ms: head.sent_ms,
             first_received_ms: head.first_received_ms,
             group: head.group,
@@ -400,8 +413,7 @@ impl Desk<'_, '_> {
         let held_until = |until_ms| {
             let message =
                 Message::decode(&rows.get(&hidden_key(tenant, number, until_ms, sequence))?);
-            let holds =
-                message.head.hidden.is_leased() && message.head.receives == receipt.receives;
+            let holds = message.head.hidden.is_leased() && message.head.leases == receipt.lease;
             holds.then_some((until_ms, message))
         };
         // Most leases are never extended: only for one that was does it take a second look.
@@ -457,6 +469,21 @@ impl Desk<'_, '_> {
         })
     }
 
+    /// Gives back what nobody has seen. It did not fail, so nothing is told of it but its leases.
+    pub(crate) fn release(&mut self, release: &Release) -> Reply {
+        self.settle(&release.receipts, |desk, until_ms, mut message| {
+            desk.end_lease(until_ms, &message);
+            desk.counts.totals.failed += 1;
+            message.unseen += 1;
+            if message.receives() == 0 {
+                message.head.first_received_ms = 0;
+            }
+            if !desk.is_over(&message) {
+                desk.try_again(message, release.delay_ms);
+            }
+        })
+    }
+
     pub(crate) fn extend(&mut self, extend: &Extend) -> Reply {
         let longer_ms = extend.visibility_ms.min(LEASE_MS_MAX);
         let new_until_ms = self.turn.now_ms() + longer_ms;
@@ -497,20 +524,31 @@ impl Desk<'_, '_> {
         }
         head.last_failed_ms = now_ms;
         head.reason = reason.or(head.reason.take());
-        if self.expires(&message) {
-            if let Some(group) = &message.head.group {
-                self.look_at_group(group);
-            }
+        if self.is_over(&message) {
             return;
         }
         let settings = self.settings();
-        let dead = settings.max_receive_count.is_some_and(|max| message.head.receives >= max);
+        let dead = settings.max_receive_count.is_some_and(|max| message.receives() >= max);
         if let (true, Some(queue)) = (dead, settings.dead_letter_queue.clone()) {
             self.bury(message, queue);
             return;
         }
-        let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.head.receives));
-        let due_ms = now_ms.saturating_add(delay_ms);
+        let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.receives()));
+        self.try_again(message, delay_ms);
+    }
+
+    /// Whether a message whose lease has ended is too old to be tried again; it is gone then.
+    fn is_over(&mut self, message: &Message) -> bool {
+        let over = self.expires(message);
+        if over && let Some(group) = &message.head.group {
+            self.look_at_group(group);
+        }
+        over
+    }
+
+    /// A message whose lease has ended can be received again, after this time.
+    fn try_again(&mut self, mut message: Message, delay_ms: u64) {
+        let due_ms = self.turn.now_ms().saturating_add(delay_ms);
         if message.head.group.is_some() {
             message.head.due_ms = due_ms;
             self.wait_in_group(message);
@@ -540,12 +578,13 @@ impl Desk<'_, '_> {
         self.counts.totals.dead += 1;
         self.pass_body_on(&message);
         self.leave(&message);
-        let Message { head, parcel } = message;
+        let receives = message.receives();
+        let Message { head, parcel, .. } = message;
         // A letter that dies again keeps the story of its first death.
         let story = head.story.unwrap_or_else(|| Story {
             queue: self.name.to_owned(),
             id: head.id,
-            receives: head.receives,
+            receives,
             first_failed_ms: head.first_failed_ms,
             last_failed_ms: head.last_failed_ms,
             reason: head.reason,

@@ -12,7 +12,7 @@
 //! however many messages wait behind one that is leased.
 
 use bytes::Bytes;
-use kernel::rows::Scan;
+use kernel::rows::{Scan, value_bytes};
 
 use crate::apply::Desk;
 use crate::deliver::Room;
@@ -48,6 +48,9 @@ impl Desk<'_, '_> {
         let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
         self.turn.put(key, message.encode());
         let sequence = message.head.sequence;
+        if message.head.hidden == Hidden::Delayed {
+            self.hide(&wake_of(&name, sequence), message.head.due_ms);
+        }
         self.change_group(&name, |group| {
             group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
             group.waiting += 1;
@@ -56,7 +59,7 @@ impl Desk<'_, '_> {
         self.watch_age();
     }
 
-    /// A message that was put with a delay counts as delayed until it is received.
+    /// A message counts as delayed until its time comes, wherever in its group it is.
     fn count_waiting(&mut self, head: &Head, by: i64) {
         let count = match head.hidden {
             Hidden::Delayed => &mut self.counts.delayed,
@@ -65,20 +68,25 @@ impl Desk<'_, '_> {
         *count = count.checked_add_signed(by).expect("what is taken out was put in");
     }
 
-    /// The group's first messages, at most `limit`.
-    pub(crate) fn first_waiting(&self, name: &str, limit: usize) -> Vec<Message> {
+    /// The group's first messages, at most `limit`, and no more when they have so many bytes.
+    fn waiting(&self, name: &str, limit: usize, bytes_max: usize) -> Vec<Message> {
         let (tenant, queue, first) = (self.tenant(), self.number(), self.group(name).first);
         let from = waiting_key(tenant, queue, name, first);
         let to = waiting_key(tenant, queue, name, u64::MAX);
-        let found = self.turn.rows().scan(&Scan::between(&from, &to).limit(limit));
+        let scan = Scan::between(&from, &to).limit(limit).bytes(bytes_max);
+        let found = self.turn.rows().scan(&scan);
+        self.note_read(value_bytes(&found));
         found.iter().map(|(_, row)| Message::decode(row)).collect()
+    }
+
+    fn first_waiting(&self, name: &str) -> Option<Message> {
+        self.waiting(name, 1, 1).pop()
     }
 
     /// Whether its first message could be received now.
     pub(crate) fn is_group_free(&self, name: &str) -> bool {
-        let first = self.first_waiting(name, 1);
-        let due = |first: &Message| first.head.due_ms <= self.turn.now_ms();
-        self.group(name).leased == 0 && first.first().is_some_and(due)
+        let due = |first: Message| first.head.due_ms <= self.turn.now_ms();
+        self.group(name).leased == 0 && self.first_waiting(name).is_some_and(due)
     }
 
     /// Takes a message out of its group: the first of it, or one from the middle.
@@ -98,7 +106,7 @@ impl Desk<'_, '_> {
     /// A message was taken out from anywhere in a group: it may be ready now, or not any more.
     pub(crate) fn look_again_at_group(&mut self, name: &str) {
         // Or whoever takes one after the other would look through all that is gone each time.
-        if let Some(first) = self.first_waiting(name, 1).pop() {
+        if let Some(first) = self.first_waiting(name) {
             self.change_group(name, |group| group.first = first.head.sequence);
         }
         let group = self.group(name);
@@ -118,7 +126,7 @@ impl Desk<'_, '_> {
         if group.leased > 0 || group.listed || group.waiting == 0 {
             return;
         }
-        let first = self.first_waiting(name, 1).pop().expect("something waits");
+        let first = self.first_waiting(name).expect("something waits");
         let due_ms = first.head.due_ms;
         if due_ms <= self.turn.now_ms() {
             let place = self.push(READY, Bytes::copy_from_slice(name.as_bytes()));
@@ -129,8 +137,25 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// A hidden row of a group is due.
-    pub(crate) fn wake_group(&mut self, name: &str, until_ms: u64) {
+    /// The delay of a message is over: it is ready, or waits for those before it and for nothing else.
+    fn end_delay(&mut self, name: &str, sequence: u64) {
+        let key = waiting_key(self.tenant(), self.number(), name, sequence);
+        let Some(row) = self.turn.rows().get(&key) else { return };
+        self.note_read(row.len());
+        let mut message = Message::decode(&row);
+        // It may have been received meanwhile, and wait again for longer.
+        if message.head.hidden != Hidden::Delayed || message.head.due_ms > self.turn.now_ms() {
+            return;
+        }
+        self.count_waiting(&message.head, -1);
+        message.head.hidden = Hidden::No;
+        self.count_waiting(&message.head, 1);
+        self.turn.put(key, message.encode());
+    }
+
+    /// A hidden row of a group is due, which stands for a message of it.
+    pub(crate) fn wake_group(&mut self, name: &str, sequence: u64, until_ms: u64) {
+        self.end_delay(name, sequence);
         if self.group(name).wake_ms == Some(until_ms) {
             self.change_group(name, |group| group.wake_ms = None);
         }
@@ -141,10 +166,10 @@ impl Desk<'_, '_> {
     pub(crate) fn take_from_group(&mut self, room: &mut Room) -> Option<Vec<Message>> {
         let lane = self.counts.lanes.iter().find(|lane| lane.number == READY).copied();
         let lane = lane.filter(|lane| lane.len > 0)?;
-        let (position, name) = self.front(lane, 1).pop().expect("it is not empty");
+        let (position, name) = self.front(lane, 1, 1).pop().expect("it is not empty");
         let name = std::str::from_utf8(&name).expect("pushed from a string").to_owned();
         let now_ms = self.turn.now_ms();
-        let waiting = self.first_waiting(&name, room.messages);
+        let waiting = self.waiting(&name, room.messages, room.bytes());
         let first = waiting.first().filter(|first| first.head.due_ms <= now_ms);
         if first.is_some_and(|first| !self.is_too_old(first) && !room.has(first)) {
             // It keeps its place among groups: the next receive begins with it.
@@ -172,10 +197,10 @@ impl Desk<'_, '_> {
     }
 }
 
-/// A row that is no message: it stands for a look at a group.
+/// A row that is no message: it stands for a look at one, and at its group.
 fn wake_of(name: &str, sequence: u64) -> Message {
     let id = MessageId { shard: 0, queue: 0, sequence };
     let head = Head::new(id, sequence, 0, Some(name.to_owned()));
     let head = Head { hidden: Hidden::Group, ..head };
-    Message { head, parcel: Bytes::new() }
+    Message { head, unseen: 0, parcel: Bytes::new() }
 }

@@ -77,12 +77,6 @@ pub(crate) fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
     key
 }
 
-/// How many bodies a queue holds whose counts do not say so: an older binary wrote them. Once for each
-/// queue, so it may look at all of them.
-pub(crate) fn held(turn: &Turn<'_>, queue: u64) -> u64 {
-    turn.rows().scan(&Scan::prefix(&key(turn.tenant(), b'o', queue))).len() as u64
-}
-
 fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
     turn.ask(QueueEffect::DeleteBody(body).encode());
 }

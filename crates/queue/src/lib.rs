@@ -54,8 +54,8 @@ pub use apply::{Queues, RECEIVED_KEPT_MS};
 pub use command::{
     Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend,
     LARGE_BODY_BYTES_MAX, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive,
-    Refusal, Reply, ReserveBody, Send, SendRefusal, Sent, Settings, Settled, StartRedrive, Story,
-    Subscribe, Update,
+    Refusal, Release, Reply, ReserveBody, Send, SendRefusal, Sent, Settings, Settled, StartRedrive,
+    Story, Subscribe, Update,
 };
 pub use large::{QueueEffect, RESERVED_MS};
 pub use query::{

@@ -299,12 +299,13 @@ fn in_state(row: &Bytes, state: PeekState) -> Option<Message> {
 }
 
 fn shown(message: Message) -> Peeked {
-    let Message { head, parcel } = message;
+    let receives = message.receives();
+    let Message { head, parcel, .. } = message;
     Peeked {
         id: head.id,
         sequence: head.sequence,
         sent_ms: head.sent_ms,
-        receives: head.receives,
+        receives,
         reason: head.reason,
         group: head.group,
         story: head.story,

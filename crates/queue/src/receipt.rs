@@ -13,8 +13,8 @@ pub struct Receipt {
     pub(crate) until_ms: u64,
     /// The message's place in the queue.
     pub(crate) sequence: u64,
-    /// Which receive this was.
-    pub(crate) receives: u32,
+    /// Which lease of the message this was.
+    pub(crate) lease: u32,
     tag: u64,
 }
 
@@ -27,9 +27,9 @@ impl Receipt {
         queue: u64,
         until_ms: u64,
         sequence: u64,
-        receives: u32,
+        lease: u32,
     ) -> Receipt {
-        let receipt = Receipt { queue, until_ms, sequence, receives, tag: 0 };
+        let receipt = Receipt { queue, until_ms, sequence, lease, tag: 0 };
         Receipt { tag: receipt.tag_under(secret), ..receipt }
     }
 
@@ -48,7 +48,7 @@ impl Receipt {
         bytes[0..8].copy_from_slice(&self.queue.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.until_ms.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[24..28].copy_from_slice(&self.receives.to_be_bytes());
+        bytes[24..28].copy_from_slice(&self.lease.to_be_bytes());
         bytes[28..36].copy_from_slice(&self.tag.to_be_bytes());
         bytes
     }
@@ -62,7 +62,7 @@ impl Receipt {
             queue: number(0),
             until_ms: number(8),
             sequence: number(16),
-            receives: u32::from_be_bytes(*bytes[24..].first_chunk().expect("in range")),
+            lease: u32::from_be_bytes(*bytes[24..].first_chunk().expect("in range")),
             tag: number(28),
         })
     }

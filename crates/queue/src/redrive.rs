@@ -14,7 +14,7 @@
 
 use bytes::{BufMut, Bytes};
 use kernel::TenantId;
-use kernel::rows::{ReadRows, Scan};
+use kernel::rows::{ReadRows, Scan, value_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
@@ -27,8 +27,8 @@ use crate::state::{Message, key, read, row, waiting_key};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
-/// Bytes after which a step takes no more.
-const STEP_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of rows after which it looks at no more.
+const STEP_BYTES_MAX: usize = 4 << 20;
 /// Between two steps of a job with a rate.
 const STEP_MS: u64 = 100;
 /// Jobs that a queue remembers.
@@ -177,15 +177,16 @@ impl Desk<'_, '_> {
         let prefix = key(self.tenant(), kind, self.number());
         // Without a filter no more is read than is moved.
         let rows_max = if job.asked.filter.is_some() { STEP_ROWS_MAX } else { budget };
-        let found =
-            self.turn.rows().scan(&Scan::prefix(&prefix).after(&job.cursor).limit(rows_max));
-        let all = found.len() < rows_max;
-        let (mut left, mut bytes) = (budget, 0);
+        let scan = Scan::prefix(&prefix).after(&job.cursor).limit(rows_max).bytes(STEP_BYTES_MAX);
+        let found = self.turn.rows().scan(&scan);
+        let all = !scan.is_cut(&found);
+        self.note_read(value_bytes(&found));
+        let mut left = budget;
         for (row_key, row) in found {
             if job.asked.limit.is_some_and(|limit| job.matched >= limit) {
                 return false;
             }
-            if left == 0 || bytes > STEP_BYTES_MAX {
+            if left == 0 || self.has_read_enough() {
                 return true;
             }
             if row_key[..] <= job.cursor[..] {
@@ -204,8 +205,6 @@ impl Desk<'_, '_> {
             if message.head.sequence > job.last_sequence || self.is_too_old(&message) {
                 continue;
             }
-            // What lies in the archive stays there.
-            bytes += row.len() as u64;
             left -= usize::from(self.look_and_move(job, &row_key, message));
         }
         !all && job.asked.limit.is_none_or(|limit| job.matched < limit)
@@ -253,7 +252,7 @@ impl Desk<'_, '_> {
 
     fn move_to(&mut self, queue: String, message: Message) {
         let to = place(self.tenant(), &queue);
-        let Message { head, parcel } = message;
+        let Message { head, parcel, .. } = message;
         let moved = Moved {
             queue,
             mode: self.settings().mode,

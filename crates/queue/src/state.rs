@@ -103,7 +103,7 @@ pub struct Counts {
     pub(crate) minutes: [(u64, Totals); 2],
     /// The job that moves messages away, and its timer.
     pub(crate) redrive: Option<(u64, (u64, u64))>,
-    /// Of all of them, those whose bodies lie in the archive. Version 1 ended before this field.
+    /// Of all of them, those whose bodies lie in the archive.
     pub archived: u64,
     /// Where the search for hidden rows that are due goes on, until none is left: nothing is hidden
     /// until a time that has come, so none is put before it.
@@ -120,14 +120,12 @@ impl Counts {
         versioned_as(2, self).into()
     }
 
-    /// Reads a row of this machine's.
+    /// Reads a row of this machine's. No release has written version 1.
     pub(crate) fn decode(row: &[u8]) -> Counts {
-        let newest = match row {
-            [1, body @ ..] => &[body, &[0, 0, 0]].concat(),
-            [2, body @ ..] => body,
-            _ => panic!("counts of a version that this binary is too old for"),
+        let [2, body @ ..] = row else {
+            panic!("counts of a version that this binary cannot read")
         };
-        unpack("counts of a queue", newest).expect("rows are this machine's alone")
+        unpack("counts of a queue", body).expect("rows are this machine's alone")
     }
 
     /// Messages, or groups with messages, that a receiver would get now.
@@ -205,7 +203,7 @@ pub(crate) enum Hidden {
     Leased,
     /// It failed, and waits to be tried again.
     Retry,
-    /// No message at all: the group in `group` is looked at when this is due.
+    /// No message at all: that of this sequence, in its group, is looked at when this is due.
     Group,
     /// Somebody works on it, and has asked for more time: an 'x' row says until when.
     Extended,
@@ -230,7 +228,8 @@ pub(crate) struct Head {
     pub(crate) hidden: Hidden,
     /// Not before this, in a group.
     pub(crate) due_ms: u64,
-    pub(crate) receives: u32,
+    /// Each has another number, or the receipt of one would be good for another.
+    pub(crate) leases: u32,
     pub(crate) first_received_ms: u64,
     pub(crate) first_failed_ms: u64,
     pub(crate) last_failed_ms: u64,
@@ -250,7 +249,7 @@ impl Head {
             group,
             hidden: Hidden::No,
             due_ms: 0,
-            receives: 0,
+            leases: 0,
             first_received_ms: 0,
             first_failed_ms: 0,
             last_failed_ms: 0,
@@ -264,6 +263,8 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) head: Head,
+    /// Of its leases, those whose message nobody has seen.
+    pub(crate) unseen: u32,
     pub(crate) parcel: Bytes,
 }
 
@@ -281,9 +282,20 @@ impl Message {
         message_bytes(&self.parcel)
     }
 
+    /// How often it has been received, as far as anybody knows.
+    pub(crate) fn receives(&self) -> u32 {
+        self.head.leases - self.unseen
+    }
+
+    /// `[1][head][parcel]`, or `[2][unseen][head][parcel]` of the few that have such leases.
     pub(crate) fn encode(&self) -> Bytes {
         let mut row = Vec::with_capacity(self.parcel.len() + 64);
-        row.push(1);
+        if self.unseen == 0 {
+            row.push(1);
+        } else {
+            row.push(2);
+            row = postcard::to_extend(&self.unseen, row).expect("plain data serialises");
+        }
         let mut row = postcard::to_extend(&self.head, row).expect("plain data serialises");
         row.put_slice(&self.parcel);
         row.into()
@@ -291,10 +303,14 @@ impl Message {
 
     /// Reads a row of this machine's, sharing its bytes.
     pub(crate) fn decode(row: &Bytes) -> Message {
-        assert_eq!(row[0], 1, "a message of a version that this binary is too old for");
-        let (head, parcel): (Head, &[u8]) =
-            postcard::take_from_bytes(&row[1..]).expect("rows are this machine's alone");
-        Message { head, parcel: row.slice_ref(parcel) }
+        const OURS: &str = "rows are this machine's alone";
+        let (unseen, rest): (u32, &[u8]) = match row[0] {
+            1 => (0, &row[1..]),
+            2 => postcard::take_from_bytes(&row[1..]).expect(OURS),
+            _ => panic!("a message of a version that this binary is too old for"),
+        };
+        let (head, parcel): (Head, &[u8]) = postcard::take_from_bytes(rest).expect(OURS);
+        Message { head, unseen, parcel: row.slice_ref(parcel) }
     }
 }
 

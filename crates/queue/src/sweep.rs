@@ -1,7 +1,7 @@
 //! What time does: hidden messages come back, old ones are dropped, keys are forgotten.
 
 use bytes::{BufMut, Bytes};
-use kernel::rows::Scan;
+use kernel::rows::{Scan, value_bytes};
 
 use crate::apply::Desk;
 use crate::command::Mode;
@@ -13,9 +13,10 @@ use crate::state::{
 pub(crate) const TIMER_VERSION: u8 = 1;
 /// Rows of a kind that one timer looks at; for more it is set again.
 const SWEEP_MAX: usize = 256;
-/// Bytes of rows after which it looks at no more, and how many rows it reads at a time.
+/// Bytes of rows after which it looks at no more.
 const SWEEP_BYTES_MAX: usize = 4 << 20;
-const SWEEP_AT_ONCE: usize = 32;
+/// Rows of a lane that are read at a time: mostly the first is young enough.
+const LANE_AT_ONCE: usize = 32;
 /// A queue is not searched for old messages more often.
 const AGE_EVERY_MS: u64 = 1000;
 /// Nor is one with order, which is searched from end to end.
@@ -90,13 +91,19 @@ impl Desk<'_, '_> {
         let (tenant, number, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
         let from = hidden_key(tenant, number, self.counts.swept_ms + 1, 0);
         let due = Scan::between(&from, &hidden_key(tenant, number, now_ms + 1, 0));
-        let (due, all) = self.some_of(due.after(&self.counts.hidden_cursor));
-        if let Some((last, _)) = due.last() {
-            self.counts.hidden_cursor = last.to_vec();
-        }
+        let (due, mut all) = self.some_of(due.after(&self.counts.hidden_cursor));
+        let mut last = None;
         for (key, row) in due {
+            if self.has_read_enough() {
+                all = false;
+                break;
+            }
             let until_ms = key[key.len() - 16..].first_chunk().expect("as hidden_key puts it");
             self.come_back(u64::from_be_bytes(*until_ms), Message::decode(&row));
+            last = Some(key);
+        }
+        if let Some(last) = last {
+            self.counts.hidden_cursor = last.to_vec();
         }
         let forgotten = self.forget_keys();
         if all && forgotten {
@@ -111,20 +118,11 @@ impl Desk<'_, '_> {
 
     /// What a scan finds, as far as one timer looks; and whether that is all.
     fn some_of(&self, scan: Scan) -> (Vec<(Bytes, Bytes)>, bool) {
-        let mut scan = scan.limit(SWEEP_AT_ONCE);
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        loop {
-            let rows = self.turn.rows().scan(&scan);
-            let all = rows.len() < SWEEP_AT_ONCE;
-            bytes += rows.iter().map(|(_, row)| row.len()).sum::<usize>();
-            if let Some((last, _)) = rows.last() {
-                scan = scan.after(last);
-            }
-            found.extend(rows);
-            if all || found.len() >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
-                return (found, all);
-            }
-        }
+        let scan = scan.limit(SWEEP_MAX).bytes(SWEEP_BYTES_MAX);
+        let found = self.turn.rows().scan(&scan);
+        let all = !scan.is_cut(&found);
+        self.note_read(value_bytes(&found));
+        (found, all)
     }
 
     fn come_back(&mut self, until_ms: u64, message: Message) {
@@ -142,7 +140,7 @@ impl Desk<'_, '_> {
             Hidden::Group => {
                 self.unhide(until_ms, &message);
                 let group = message.head.group.expect("it stands for one");
-                self.wake_group(&group, until_ms);
+                self.wake_group(&group, message.head.sequence, until_ms);
             }
             Hidden::No => unreachable!("a hidden row says why"),
         }
@@ -205,7 +203,8 @@ impl Desk<'_, '_> {
         too_old
     }
 
-    /// The oldest message of a lane is at its head.
+    /// The oldest message of a lane is at its head; of those that came back, the one to be received
+    /// first, and what is older behind it is dropped when it is gone.
     fn drop_old_of_lanes(&mut self) {
         let now_ms = self.turn.now_ms();
         let lanes: Vec<u8> = self.counts.lanes.iter().map(|lane| lane.number).collect();
@@ -229,7 +228,7 @@ impl Desk<'_, '_> {
             if rows >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
                 return Some(self.turn.now_ms());
             }
-            for (position, row) in self.front(lane, SWEEP_AT_ONCE) {
+            for (position, row) in self.front(lane, LANE_AT_ONCE, SWEEP_BYTES_MAX - bytes) {
                 let message = Message::decode(&row);
                 if !self.expires(&message) {
                     let retention_ms = self.settings().retention_ms;
@@ -247,10 +246,13 @@ impl Desk<'_, '_> {
     fn drop_old_of_groups(&mut self) {
         let prefix = key(self.tenant(), b'w', self.number());
         let (found, all) = self.some_of(Scan::prefix(&prefix).after(&self.counts.age_cursor));
-        let more = !all;
-        self.counts.age_cursor =
-            found.last().filter(|_| more).map_or_else(Vec::new, |(key, _)| key.to_vec());
+        let (mut more, mut last) = (!all, None);
         for (row_key, row) in &found {
+            if self.has_read_enough() {
+                more = true;
+                break;
+            }
+            last = Some(row_key);
             let message = Message::decode(row);
             if !self.expires(&message) {
                 continue;
@@ -260,6 +262,7 @@ impl Desk<'_, '_> {
             self.take_waiting(&group, &message, false);
             self.look_again_at_group(&group);
         }
+        self.counts.age_cursor = last.filter(|_| more).map_or_else(Vec::new, |last| last.to_vec());
         let now_ms = self.turn.now_ms();
         let every_ms = GROUPS_AGE_EVERY_MS.max(self.settings().retention_ms / 8);
         if more || self.counts.visible + self.counts.delayed > 0 {

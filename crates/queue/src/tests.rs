@@ -14,6 +14,7 @@ const START_MS: u64 = 1_000_000_000;
 mod large;
 mod order;
 mod redrive;
+mod release;
 mod sweep;
 mod topic;
 

@@ -10,7 +10,7 @@ use kernel::mail::Letter;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
 use queue::parcel::ArchivedBody;
-use queue::{Command, Extend, MACHINE, QueueEffect, Receipt, Reply, Send, Settled};
+use queue::{Command, Extend, MACHINE, Nack, QueueEffect, Receipt, Reply, Send, Settled};
 use sim::Choice;
 
 fn check_found(machine: fn(Box<dyn Machine>) -> Box<dyn Machine>, words: &[&str]) {
@@ -27,6 +27,7 @@ enum Fault {
     DedupIsForgotten,
     PriorityIsForgotten,
     DelayOfANackIsForgotten,
+    ReleaseCountsAsReceived,
     LettersAreDropped,
     LettersComeTwice,
     SomeTimersAreDropped,
@@ -82,6 +83,15 @@ impl BrokenQueue {
             (Fault::DelayOfANackIsForgotten, Command::Nack(mut nack)) => {
                 nack.delay_ms = Some(0);
                 Command::Nack(nack)
+            }
+            (Fault::ReleaseCountsAsReceived, Command::Release(release)) => {
+                let (delay_ms, reason) = (Some(release.delay_ms), None);
+                Command::Nack(Nack {
+                    queue: release.queue,
+                    receipts: release.receipts,
+                    delay_ms,
+                    reason,
+                })
             }
             (_, command) => command,
         };
@@ -239,6 +249,14 @@ fn a_priority_that_is_forgotten_is_found() {
 #[test]
 fn a_message_that_comes_back_too_early_is_found() {
     check_found(broken!(Fault::DelayOfANackIsForgotten), &["state of"]);
+}
+
+#[test]
+fn a_message_that_nobody_has_seen_and_that_counts_as_received_is_found() {
+    check_found(
+        broken!(Fault::ReleaseCountsAsReceived),
+        &["message: expected", "delivery: expected"],
+    );
 }
 
 #[test]

@@ -79,8 +79,16 @@ pub(crate) fn show(turn: &mut Turn<'_>, name: &str, stream: &Stream) {
     turn.publish(key, Some(row));
 }
 
+/// Whether a stream can have so many partitions. The edge asks this too; but what is wrong there must
+/// not stop a shard.
+fn may_have(partitions: u16) -> bool {
+    (1..=PARTITIONS_MAX).contains(&partitions)
+}
+
 fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
-    assert!(create.settings.partitions <= PARTITIONS_MAX, "the edge bounds partitions");
+    if !may_have(create.settings.partitions) {
+        return Reply::Refused(Refusal::Partitions);
+    }
     if let Some(stream) = find(turn, &create.stream) {
         return if stream.settings == create.settings {
             Reply::Created { id: stream.id, new: false }
@@ -107,12 +115,14 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
 
 /// Groups find new partitions when a member is next heard of.
 fn change(turn: &mut Turn<'_>, update: &Update) -> Reply {
-    assert!(update.settings.partitions <= PARTITIONS_MAX, "the edge bounds partitions");
     let Some(mut stream) = find(turn, &update.stream) else {
         return Reply::Refused(Refusal::NoStream);
     };
     if stream.version != update.version {
         return Reply::Refused(Refusal::Version);
+    }
+    if !may_have(update.settings.partitions) {
+        return Reply::Refused(Refusal::Partitions);
     }
     if update.settings.partitions < stream.settings.partitions {
         return Reply::Refused(Refusal::FewerPartitions);

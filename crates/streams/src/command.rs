@@ -80,7 +80,7 @@ pub struct Retention {
 /// How a stream behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// 1 to [`PARTITIONS_MAX`], which the edge has checked and apply asserts. May grow, never shrink.
+    /// 1 to [`PARTITIONS_MAX`]. May grow, never shrink.
     pub partitions: u16,
     /// What is kept.
     pub retention: Retention,
@@ -279,6 +279,8 @@ pub enum Refusal {
         /// The present one.
         epoch: u64,
     },
+    /// No partitions, or more than [`PARTITIONS_MAX`].
+    Partitions,
 }
 
 /// What the home of a stream writes to its partitions.

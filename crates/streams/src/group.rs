@@ -40,7 +40,16 @@ fn has_all(stream: &Stream, offsets: &BTreeMap<u16, u64>) -> bool {
 }
 
 /// A group that was not there.
-fn make(turn: &mut Turn<'_>, name: &str, stream: &mut Stream) -> Result<GroupRow, Refusal> {
+fn make(
+    turn: &mut Turn<'_>,
+    name: &str,
+    stream: &mut Stream,
+    group: &str,
+) -> Result<GroupRow, Refusal> {
+    // Its length would not fit into the keys of its rows.
+    if group.len() > usize::from(u16::MAX) {
+        return Err(Refusal::NoGroup);
+    }
     if stream.groups >= GROUPS_MAX {
         return Err(Refusal::Groups);
     }
@@ -72,7 +81,7 @@ pub(crate) fn join(turn: &mut Turn<'_>, join: &Join) -> Reply {
     let mut group = match find_group(turn, id, &join.group) {
         Some(group) => group,
         None if !has_all(&stream, &join.start) => return Reply::Refused(Refusal::NoPartition),
-        None => match make(turn, &join.stream, &mut stream) {
+        None => match make(turn, &join.stream, &mut stream, &join.group) {
             Ok(group) => {
                 put_offsets(turn, id, &join.group, &join.start);
                 group
@@ -231,7 +240,7 @@ pub(crate) fn seek(turn: &mut Turn<'_>, seek: &Seek) -> Reply {
     }
     let mut group = match find_group(turn, stream.id, &seek.group) {
         Some(group) => group,
-        None => match make(turn, &seek.stream, &mut stream) {
+        None => match make(turn, &seek.stream, &mut stream, &seek.group) {
             Ok(group) => group,
             Err(refusal) => return Reply::Refused(refusal),
         },

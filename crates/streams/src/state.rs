@@ -191,7 +191,7 @@ pub(crate) fn group_key(tenant: TenantId, id: StreamId, group: &str) -> Vec<u8> 
 /// keys are a prefix of another's.
 pub(crate) fn of_group_key(tenant: TenantId, kind: u8, id: StreamId, group: &str) -> Vec<u8> {
     let mut key = key(tenant, kind, id);
-    key.put_u16(u16::try_from(group.len()).expect("the edge bounds the names of groups"));
+    key.put_u16(u16::try_from(group.len()).expect("no group with a longer name is made"));
     key.put_slice(group.as_bytes());
     key
 }

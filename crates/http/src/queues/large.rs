@@ -3,6 +3,7 @@
 //! ```text
 //!   send      reserve ─▶ put into the archive ─▶ send where it lies
 //!   receive   take room ─▶ lease ─▶ read from the archive, look whether it is the same ─▶ answer
+//!                                          └── cannot be read ─▶ give back, as if not received
 //! ```
 //!
 //! A crash on the way in leaves a reservation, which ends by itself and takes the object with it.
@@ -15,7 +16,8 @@ use kernel::{IdempotencyKey, TenantId};
 use node::{BodyError, Refusal};
 use queue::parcel::{ArchivedBody, Parcel};
 use queue::{
-    BODY_BYTES_MAX, Command, Definition, LARGE_BODY_BYTES_MAX, NewMessage, Reply, ReserveBody,
+    BODY_BYTES_MAX, Command, Definition, Delivery, LARGE_BODY_BYTES_MAX, NewMessage, Peeked,
+    Release, Reply, ReserveBody,
 };
 use sha2::{Digest, Sha256};
 
@@ -27,6 +29,9 @@ use crate::telemetry::metrics::body_lost;
 
 /// Bytes of a request with one large body: it may be escaped.
 pub(crate) const REQUEST_BYTES_MAX: usize = 32 << 20;
+
+/// How long a message rests that was leased and could not be handed out.
+const GIVEN_BACK_MS: u64 = 1000;
 
 /// A message to be sent, and what of it goes to the archive.
 #[derive(Clone)]
@@ -166,7 +171,7 @@ pub(crate) trait Parcelled {
     fn sequence(&self) -> u64;
 }
 
-impl Parcelled for queue::Delivery {
+impl Parcelled for Delivery {
     fn parcel(&self) -> &[u8] {
         &self.parcel
     }
@@ -180,7 +185,7 @@ impl Parcelled for queue::Delivery {
     }
 }
 
-impl Parcelled for queue::Peeked {
+impl Parcelled for Peeked {
     fn parcel(&self) -> &[u8] {
         &self.parcel
     }
@@ -199,6 +204,24 @@ pub(crate) struct Whole<T> {
     pub(crate) messages: Vec<(T, Parcel)>,
     /// To be held until the answer is gone.
     pub(crate) room: Option<Taken>,
+}
+
+/// Messages whose parcels were opened, and those whose parcels could not be.
+struct Opened<T> {
+    messages: Vec<(T, Parcel)>,
+    /// Their bodies are not lost, as far as anybody knows: the archive cannot be read.
+    unavailable: Vec<T>,
+    why: Option<String>,
+}
+
+impl<T> Opened<T> {
+    /// Some of them are better than none, and none is no answer when there are some.
+    fn or_unavailable(self, room: Option<Taken>) -> Result<Whole<T>, Problem> {
+        match self.why {
+            Some(what) if self.messages.is_empty() => Err(Refusal::Archive { what }.into()),
+            _ => Ok(Whole { messages: self.messages, room }),
+        }
+    }
 }
 
 /// A queue that has messages.
@@ -238,22 +261,85 @@ fn large_bytes<T: Parcelled>(messages: &[T]) -> usize {
     usize::try_from(bodies.map(|body| body.bytes).sum::<u64>()).unwrap_or(usize::MAX)
 }
 
-/// Opens the parcels of messages, in room that was taken for them, or else waits for some. One whose
-/// body is not what was sent is left out, and told of in the log: its lease ends, and in the end it is
-/// a dead letter. So is one that is gone meanwhile, and its body with it: that is nothing to tell of.
-pub(crate) async fn whole<T: Parcelled>(
+/// Opens the parcels of messages that were looked at, when there is room for them.
+pub(crate) async fn whole(
+    edge: &Edge,
+    source: Source<'_>,
+    messages: Vec<Peeked>,
+) -> Result<Whole<Peeked>, Problem> {
+    let room = room_for(edge, &messages, None).await?;
+    open(edge, source, messages).await?.or_unavailable(room)
+}
+
+/// Opens the parcels of messages that were leased, in room that was taken for them, or else waits for
+/// some. What cannot be handed out for now is given back, and nobody has received it.
+pub(crate) async fn handed_out(
+    edge: &Edge,
+    source: Source<'_>,
+    messages: Vec<Delivery>,
+    room: Option<Taken>,
+) -> Result<Whole<Delivery>, Problem> {
+    let room = match room_for(edge, &messages, room).await {
+        Ok(room) => room,
+        Err(problem) => {
+            give_back(edge, source, &messages).await;
+            return Err(problem);
+        }
+    };
+    let mut opened = open(edge, source, messages).await?;
+    // What is behind one of its group goes back with it, or it would overtake it.
+    let overtakes = |message: &Delivery, before: &Delivery| {
+        message.group.is_some()
+            && message.group == before.group
+            && message.sequence > before.sequence
+    };
+    let behind = opened.messages.extract_if(.., |(message, _)| {
+        opened.unavailable.iter().any(|before| overtakes(message, before))
+    });
+    let behind: Vec<Delivery> = behind.map(|(message, _)| message).collect();
+    opened.unavailable.extend(behind);
+    give_back(edge, source, &opened.unavailable).await;
+    opened.or_unavailable(room)
+}
+
+/// Room for the large bodies of messages, if none was taken for them.
+async fn room_for<T: Parcelled>(
+    edge: &Edge,
+    messages: &[T],
+    room: Option<Taken>,
+) -> Result<Option<Taken>, Problem> {
+    match (room, large_bytes(messages)) {
+        (None, 0) => Ok(None),
+        (None, bytes) => edge.large.wait(&edge.limits, bytes).await.map(Some),
+        (room, _) => Ok(room),
+    }
+}
+
+/// Gives back messages that were leased and not handed out: they have not been received. After a
+/// moment, or whoever waits would come for them again and again.
+async fn give_back(edge: &Edge, source: Source<'_>, messages: &[Delivery]) {
+    if messages.is_empty() {
+        return;
+    }
+    let receipts = messages.iter().map(|message| message.receipt).collect();
+    let release = Release { queue: source.name.to_owned(), receipts, delay_ms: GIVEN_BACK_MS };
+    let command = Command::Release(release);
+    if let Err(error) = service::submit(edge, source.tenant, source.name, None, &command).await {
+        // Others are handed out all the same, and the leases of these end by themselves.
+        tracing::warn!(%error, "messages that were not handed out count as received");
+    }
+}
+
+/// Opens the parcels of messages. One whose body is not what was sent is left out, and told of in the
+/// log: its lease ends, and in the end it is a dead letter. So is one that is gone meanwhile, and its
+/// body with it: that is nothing to tell of.
+async fn open<T: Parcelled>(
     edge: &Edge,
     source: Source<'_>,
     messages: Vec<T>,
-    room: Option<Taken>,
-) -> Result<Whole<T>, Problem> {
-    let room = match (room, large_bytes(&messages)) {
-        (None, 0) => None,
-        (None, bytes) => Some(edge.large.wait(&edge.limits, bytes).await?),
-        (room, _) => room,
-    };
-    let mut opened = Vec::with_capacity(messages.len());
-    let mut unavailable = None;
+) -> Result<Opened<T>, Problem> {
+    let mut opened =
+        Opened { messages: Vec::with_capacity(messages.len()), unavailable: Vec::new(), why: None };
     for message in messages {
         let mut parcel = Parcel::decode(message.parcel());
         if let Some(at) = ArchivedBody::of(message.parcel()) {
@@ -267,18 +353,18 @@ pub(crate) async fn whole<T: Parcelled>(
                     tracing::error!(%error, message = id, "a large body is not handed out");
                     match error {
                         BodyError::Lost(_) => body_lost(),
-                        BodyError::Unavailable(what) => unavailable = Some(what),
+                        BodyError::Unavailable(what) => {
+                            opened.why = Some(what);
+                            opened.unavailable.push(message);
+                        }
                     }
                     continue;
                 }
             }
         }
-        opened.push((message, parcel));
+        opened.messages.push((message, parcel));
     }
-    match unavailable {
-        Some(what) if opened.is_empty() => Err(Refusal::Archive { what }.into()),
-        _ => Ok(Whole { messages: opened, room }),
-    }
+    Ok(opened)
 }
 
 /// Whether a message that was there is there still.

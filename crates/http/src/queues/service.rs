@@ -202,7 +202,8 @@ impl Leased {
 }
 
 /// Leases messages; when there are none, waits for some, behind those who came before. The same
-/// `attempt` again gets what it got.
+/// `attempt` again gets what it got, in whichever of its tries that was: one that gets nothing is not
+/// remembered.
 pub(crate) async fn receive(
     edge: &Edge,
     caller: &Caller,
@@ -215,8 +216,7 @@ pub(crate) async fn receive(
     let name = receive.queue.clone();
     let at = queue::place(tenant, &name);
     let line = queue::counts_row(tenant, definition.number);
-    let mut tries = 0;
-    let mut try_once = async |repeated: bool| {
+    let try_once = async |repeated: bool| {
         let mut receive = receive.clone();
         if !repeated {
             let left = caller.leases_left()?;
@@ -226,10 +226,7 @@ pub(crate) async fn receive(
         // would be a dead letter in the end that nobody has seen.
         let source = Source { tenant, name: &name, definition };
         let room = large::room_to_receive(edge, source).await?;
-        // Each try under a key of its own: one that got nothing must not be answered so again.
-        let key = attempt.map(|attempt| part_of(attempt, tries));
-        tries += 1;
-        match submit(edge, tenant, &name, key, &Command::Receive(receive)).await? {
+        match submit(edge, tenant, &name, attempt, &Command::Receive(receive)).await? {
             Reply::Received(deliveries) => {
                 edge.meters.received(&deliveries, edge.node.now_ms());
                 let room = room.and_then(|room| large::room_needed(room, &deliveries));

@@ -268,7 +268,7 @@ impl Session<'_> {
         };
         let Leased { deliveries, room } = received;
         let source = Source { tenant: self.caller.tenant, name, definition: &definition };
-        let whole = large::whole(self.edge, source, deliveries, room).await;
+        let whole = large::handed_out(self.edge, source, deliveries, room).await;
         let Whole { messages, room } = whole.map_err(super::refusal)?;
         if let Some(room) = room {
             let _kept = self.room.set(room);

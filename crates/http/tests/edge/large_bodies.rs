@@ -80,7 +80,7 @@ impl Server {
         slow
     }
 
-    async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
+    pub(crate) async fn sqs_call(&self, action: &str, body: &Value) -> Answer {
         let head = format!(
             "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.{action}\r\n"
         );
@@ -234,9 +234,7 @@ async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
     let (server, ahead_ms) = Server::start_product(1).await;
     server.large("jobs").await;
     server.send_to("jobs", json!({"body": text(300 << 10)})).await;
-    let (bodies, aside) = (server.bodies(), server.folder.path().join("aside"));
-    std::fs::rename(&bodies, &aside).expect("it can be moved");
-    std::fs::write(&bodies, "not a folder").expect("it can be written");
+    let away = Away::take(&server);
     let send = "/v1/queues/jobs/messages";
     let large = json!({"body": text(300 << 10)}).to_string();
     let detail = server.post(send, &large).await.problem(503, "archive-unavailable");
@@ -249,8 +247,7 @@ async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
     server.post(receive, "{}").await.problem(503, "archive-unavailable");
     server.send_to("jobs", json!({"body": "small"})).await;
     assert_eq!(server.one("jobs").await["body"], "small");
-    std::fs::remove_file(&bodies).expect("it can be removed");
-    std::fs::rename(&aside, &bodies).expect("it can be moved");
+    away.put_back();
     assert_eq!(server.post(send, &large).await.status, 202);
     // What was reserved for what failed ends, and takes nothing with it.
     ahead_ms.fetch_add(2 * 60 * 60 * 1000, Ordering::SeqCst);
@@ -260,6 +257,69 @@ async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
         got += server.receive("jobs", ask.clone()).await.len();
     }
     assert_eq!(server.objects().len(), 2);
+    server.stop().await;
+}
+
+/// What lies in the archive cannot be read until it is put back.
+struct Away {
+    bodies: PathBuf,
+    aside: PathBuf,
+}
+
+impl Away {
+    fn take(server: &Server) -> Away {
+        let (bodies, aside) = (server.bodies(), server.folder.path().join("aside"));
+        std::fs::rename(&bodies, &aside).expect("it can be moved");
+        std::fs::write(&bodies, "not a folder").expect("it can be written");
+        Away { bodies, aside }
+    }
+
+    fn put_back(self) {
+        std::fs::remove_file(&self.bodies).expect("it can be removed");
+        std::fs::rename(&self.aside, &self.bodies).expect("it can be moved");
+    }
+}
+
+#[tokio::test]
+async fn while_the_archive_is_away_no_message_dies_that_nobody_has_seen() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "largeBodies": true, "maxReceiveCount": 1, "deadLetterQueue": "dead"})).await;
+    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
+    let away = Away::take(&server);
+    let receive = "/v1/queues/jobs/messages:receive";
+    let sqs = json!({"QueueUrl": "http://x/sqs/default/jobs", "WaitTimeSeconds": 20});
+    for _ in 0..3 {
+        let answer = server.post(receive, r#"{"waitSeconds": 20}"#).await;
+        answer.problem(503, "archive-unavailable");
+        assert_eq!(server.look("jobs").await["inflight"], 0, "it is given back at once");
+        assert_eq!(server.sqs_call("ReceiveMessage", &sqs).await.status, 503);
+        ahead_ms.fetch_add(31_000, Ordering::SeqCst);
+    }
+    away.put_back();
+    let got = server.receive("jobs", json!({"waitSeconds": 20})).await;
+    assert_eq!((got.len(), &got[0]["receiveCount"]), (1, &json!(1)), "nobody had it before");
+    assert_eq!(server.look("jobs").await["dead"], 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn while_the_archive_is_away_nothing_of_a_group_overtakes_what_lies_there() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "largeBodies": true, "mode": "FIFO"})).await;
+    for (group, body) in [("a", "a1"), ("a", "large"), ("a", "a3"), ("b", "b1")] {
+        let body = if body == "large" { text(300 << 10) } else { body.to_owned() };
+        server.send_to("jobs", json!({"body": body, "messageGroupId": group})).await;
+    }
+    let away = Away::take(&server);
+    let ask = json!({"maxMessages": 10, "waitSeconds": 20});
+    let got = server.receive("jobs", ask.clone()).await;
+    assert_eq!(got.iter().map(|m| &m["body"]).collect::<Vec<_>>(), ["a1", "b1"]);
+    server.ack("jobs", &got[0]).await;
+    away.put_back();
+    ahead_ms.fetch_add(1000, Ordering::SeqCst);
+    let got = server.receive("jobs", ask).await;
+    let seen: Vec<_> = got.iter().map(|m| (&m["sequence"], &m["receiveCount"])).collect();
+    assert_eq!(seen, [(&json!(2), &json!(1)), (&json!(3), &json!(1))]);
     server.stop().await;
 }
 

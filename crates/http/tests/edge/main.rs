@@ -15,6 +15,7 @@ mod quotas;
 mod refusals;
 mod shutdown;
 mod slow;
+mod sqs_attempts;
 mod sqs_keys;
 mod stream_groups;
 mod streams;

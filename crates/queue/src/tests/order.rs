@@ -41,6 +41,65 @@ fn a_batch_is_as_many_receives_of_one() {
     assert_eq!(batches.iter().flat_map(|batch| texts(batch)).collect::<Vec<_>>(), all);
 }
 
+#[test]
+fn messages_come_back_in_the_order_in_which_their_leases_end() {
+    let mut bench = standard();
+    bench.send_all(["a", "b", "c", "d"].map(new).to_vec());
+    let together = bench.receive(2);
+    let rest = bench.receive(2);
+    bench.nack(rest[1].receipt, Some(0));
+    bench.nack(rest[0].receipt, Some(0));
+    bench.advance(30_000);
+    assert_eq!(texts(&together), ["a", "b"]);
+    assert_eq!(texts(&bench.receive(10)), ["d", "c", "a", "b"]);
+}
+
+#[test]
+fn what_is_too_old_behind_a_younger_one_that_came_back_is_not_handed_out() {
+    let settings = Settings { retention_ms: 2 * MINUTE_MS, ..Settings::usual(Mode::Standard) };
+    let mut bench = bench(settings);
+    bench.send_all(vec![new("old")]);
+    let old = bench.receive(1).remove(0);
+    bench.extend(old.receipt, MINUTE_MS + 1);
+    bench.advance(MINUTE_MS);
+    bench.send_all(vec![new("young")]);
+    let young = bench.receive(1).remove(0);
+    bench.nack(young.receipt, Some(0));
+    bench.advance(MINUTE_MS);
+    assert_eq!(texts(&bench.receive(10)), ["young"]);
+    assert_eq!(bench.described().counts.totals.expired, 1);
+}
+
+#[test]
+fn a_delayed_message_counts_as_visible_when_its_time_has_come_wherever_in_its_group_it_is() {
+    let mut bench = fifo();
+    let later = |delay_ms, text| NewMessage { delay_ms: Some(delay_ms), ..grouped("a", text) };
+    bench.send_all(vec![grouped("a", "1"), later(1000, "2"), later(3000, "3"), later(2000, "4")]);
+    let shown = |bench: &Bench| {
+        let counts = bench.described().counts;
+        (counts.visible, counts.delayed, counts.leased)
+    };
+    assert_eq!(shown(&bench), (1, 3, 0));
+    let first = bench.receive(10);
+    assert_eq!(texts(&first), ["1"]);
+    bench.advance(1000);
+    assert_eq!(shown(&bench), (1, 2, 1));
+    bench.advance(1000);
+    assert_eq!(shown(&bench), (2, 1, 1), "4 waits for 3, and not for its time");
+    bench.ack(&[first[0].receipt]);
+    let second = bench.receive(10);
+    assert_eq!(texts(&second), ["2"]);
+    // It waits anew, for longer than before.
+    bench.nack(second[0].receipt, Some(5000));
+    assert_eq!(shown(&bench), (1, 2, 0));
+    bench.advance(1000);
+    assert_eq!(shown(&bench), (2, 1, 0));
+    assert!(bench.receive(10).is_empty(), "2 is before them");
+    bench.advance(4000);
+    assert_eq!(shown(&bench), (3, 0, 0));
+    assert_eq!(texts(&bench.receive(10)), ["2", "3", "4"]);
+}
+
 fn short_lived() -> Bench {
     bench(Settings { retention_ms: MINUTE_MS, ..Settings::usual(Mode::Fifo) })
 }

@@ -62,8 +62,12 @@ impl Bench {
         }
     }
 
+    fn job_of(&self, name: &str, number: u64) -> Job {
+        job(&self.rig.rows, TENANT, self.of(name).definition.number, number).expect("remembered")
+    }
+
     fn job(&self, number: u64) -> Job {
-        job(&self.rig.rows, TENANT, self.of(DEAD).definition.number, number).expect("remembered")
+        self.job_of(DEAD, number)
     }
 
     fn bodies(&mut self, name: &str) -> Vec<String> {
@@ -285,4 +289,24 @@ fn what_is_too_old_is_not_given_a_new_life() {
     bench.advance(1);
     assert_eq!((bench.job(job).state, bench.job(job).moved), (JobState::Done, 0));
     assert!(queue(&bench.rig.rows, TENANT, "elsewhere").is_none());
+}
+
+#[test]
+fn a_step_reads_some_megabytes_whatever_it_passes() {
+    let mut bench = fifo();
+    let heavy = "x".repeat(256 << 10);
+    // Nothing of the group is to be moved, because its first message is not due.
+    for n in 0..100 {
+        let delay_ms = (n == 0).then_some(60_000);
+        bench.send_all(vec![NewMessage { delay_ms, ..grouped("late", &heavy) }]);
+    }
+    bench.send_all(vec![grouped("zzzzz", "1"), grouped("zzzzz", "2")]);
+    let target = Some("others".to_owned());
+    let job = bench.start(StartRedrive { queue: JOBS.into(), target, ..ask() });
+    bench.ack(&[]);
+    assert_eq!(bench.job_of(JOBS, job).state, JobState::Running, "it has seen some of them");
+    bench.advance(1);
+    let done = bench.job_of(JOBS, job);
+    assert_eq!((done.state, done.moved), (JobState::Done, 2));
+    assert_eq!(texts(&bench.receive_from("others", 10)), ["1", "2"]);
 }

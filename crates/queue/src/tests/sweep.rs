@@ -58,6 +58,20 @@ fn many_old_messages_are_dropped_at_once_whatever_lies_in_another_lane() {
 }
 
 #[test]
+fn delays_of_groups_end_some_megabytes_at_a_time() {
+    let mut bench = fifo();
+    for _ in 0..MANY {
+        let heavy = heavy(Mode::Fifo).into_iter().take(1);
+        bench.send_all(heavy.map(|m| NewMessage { delay_ms: Some(1000), ..m }).collect());
+    }
+    later(&mut bench, 1000);
+    let visible = bench.described().counts.visible;
+    assert!((1..=64).contains(&visible), "{visible}");
+    bench.advance(0);
+    assert_eq!(bench.described().counts.visible, MANY);
+}
+
+#[test]
 fn the_search_for_what_is_due_goes_on_where_it_stopped() {
     let mut bench = standard();
     for _ in 0..MANY {
@@ -91,6 +105,23 @@ fn keys_are_forgotten_where_it_stopped_too() {
     assert!(bench.described().counts.forget_cursor.is_empty());
     let left = crate::state::key(TENANT, b'k', bench.described().definition.number);
     assert!(bench.rig.rows.scan(&kernel::rows::Scan::prefix(&left)).is_empty());
+}
+
+#[test]
+fn a_receive_reads_some_megabytes_and_the_next_goes_on() {
+    let mut bench = fifo();
+    let groups = 100;
+    for n in 0..groups {
+        // What is not due is read all the same, to see that it is not.
+        let mut heavy = heavy(Mode::Fifo).remove(0);
+        (heavy.group, heavy.delay_ms) = (Some(format!("{n:03}")), Some(60_000));
+        bench.send_all(vec![grouped(&format!("{n:03}"), &n.to_string()), heavy]);
+    }
+    let first = bench.receive(100);
+    assert!((30..=70).contains(&first.len()), "{}", first.len());
+    let rest = bench.receive(100);
+    let all: Vec<String> = (0..groups).map(|n| n.to_string()).collect();
+    assert_eq!([texts(&first), texts(&rest)].concat(), all);
 }
 
 #[test]

@@ -44,12 +44,12 @@ use crate::subject::{Difference, Model, Sight, same};
 /// One for what is hidden, one for what is old.
 const QUEUE_TIMERS_MAX: usize = 2;
 
-/// A lease that was given: the queue, the message and which receive it was.
+/// A lease that was given: the queue, the message and which lease of it this was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     queue: u64,
     sequence: u64,
-    receives: u32,
+    number: u32,
 }
 
 /// A place for a body that has not been sent.
@@ -185,12 +185,13 @@ impl Model for QueueModel {
         }
         let expected = self.command(scene, command, &actual)?;
         same("reply", &expected, &actual)?;
-        // Whoever finds no room at all may come again with the same key.
-        let no_room = match &expected {
+        // Whoever finds no room at all, or nothing, may come again with the same key.
+        let nothing_done = match &expected {
             Reply::Sent(sent) => sent.iter().all(|sent| sent.is_err_and(may_fit_later)),
+            Reply::Received(deliveries) => deliveries.is_empty(),
             reply => *reply == Reply::Refused(Refusal::Inflight),
         };
-        if no_room {
+        if nothing_done {
             scene.may_be_asked_again();
         }
         Ok(bytes.clone())
@@ -236,16 +237,16 @@ impl Model for QueueModel {
     }
 
     fn unfinished(&self, now_ms: u64) -> Option<String> {
-        let hidden = |queue: &Queue, message: &Message| match message.state {
+        let hidden = |message: &Message| match message.state {
             State::Leased { until_ms } => until_ms <= now_ms,
-            State::Free(free) => free.delayed && !queue.is_fifo() && free.to_ms <= now_ms,
+            State::Free(free) => free.delayed && free.to_ms <= now_ms,
         };
         let due = |queue: &Queue| queue.running().filter(|job| job.due_ms <= now_ms).cloned();
         if let Some(job) = self.queues.iter().find_map(due) {
             return Some(format!("a step of {job:?}"));
         }
         let mut left = self.queues.iter().filter_map(|queue| {
-            queue.messages.iter().find(|message| hidden(queue, message)).map(|m| (queue, m))
+            queue.messages.iter().find(|message| hidden(message)).map(|m| (queue, m))
         });
         left.next().map(|(queue, message)| format!("{} in {}", message.sequence, queue.name.1))
     }

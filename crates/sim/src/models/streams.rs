@@ -19,8 +19,8 @@ use bytes::Bytes;
 use kernel::codec::{pack, split_command, unpack};
 use kernel::{TenantId, Unreadable};
 use streams::{
-    Command, Create, GONE_KEPT_MS, MACHINE, Refusal, Reply, Retention, Settings, StreamId, Update,
-    partition_place,
+    Command, Create, GONE_KEPT_MS, MACHINE, PARTITIONS_MAX, Refusal, Reply, Retention, Settings,
+    StreamId, Update, partition_place,
 };
 
 pub use clients::StreamsSubject;
@@ -96,7 +96,11 @@ impl StreamsModel {
         create: Create,
         actual: &Reply,
     ) -> Result<Reply, Difference> {
-        if let Ok(at) = self.find(tenant, &create.stream) {
+        let found = self.find(tenant, &create.stream);
+        if !(1..=PARTITIONS_MAX).contains(&create.settings.partitions) {
+            return Ok(Reply::Refused(Refusal::Partitions));
+        }
+        if let Ok(at) = found {
             let stream = &self.streams[at];
             let known = stream.settings == create.settings;
             return Ok(match known {
@@ -127,6 +131,9 @@ impl StreamsModel {
         let stream = &mut self.streams[at];
         if stream.version != update.version {
             return Reply::Refused(Refusal::Version);
+        }
+        if !(1..=PARTITIONS_MAX).contains(&update.settings.partitions) {
+            return Reply::Refused(Refusal::Partitions);
         }
         let before = stream.settings;
         if update.settings.partitions < before.partitions {

@@ -103,6 +103,7 @@ fn replies_have_their_bytes() {
         assert_eq!(Reply::Refused(refusal).encode()[..], [1, 9, number]);
     }
     reply(Reply::Refused(Refusal::StaleMember { epoch: 300 }), expect!["01090bac02"]);
+    reply(Reply::Refused(Refusal::Partitions), expect!["01090c"]);
 }
 
 #[test]

@@ -351,9 +351,45 @@ fn a_join_answers_as_many_offsets_as_a_stream_may_have_partitions() {
 }
 
 #[test]
-#[should_panic = "the edge bounds partitions"]
-fn no_stream_has_more_partitions_than_bound_what_a_join_does() {
-    bench(PARTITIONS_MAX + 1);
+fn no_stream_has_more_partitions_than_bound_what_a_join_does_nor_none() {
+    let mut bench = bench(1);
+    let refused = Reply::Refused(Refusal::Partitions);
+    for partitions in [0, PARTITIONS_MAX + 1, u16::MAX] {
+        assert_eq!(bench.create("another", settings(partitions)), refused);
+        assert_eq!(bench.update(settings(partitions)), refused);
+    }
+    assert_eq!(names(&bench.rig.rows, TENANT, "", "", 10), [CLICKS]);
+    assert_eq!(bench.definition().settings.partitions, 1);
+}
+
+#[test]
+fn no_group_has_a_name_that_fits_into_no_key() {
+    let mut bench = bench(1);
+    let (stream, group) = (|| CLICKS.to_owned(), || "g".repeat(usize::from(u16::MAX) + 1));
+    let join = Join {
+        stream: stream(),
+        group: group(),
+        member: "ann".into(),
+        session_ms: SESSION_MS,
+        start: BTreeMap::from([(0, 1)]),
+    };
+    let offsets = BTreeMap::from([(0, 1)]);
+    let commit = Commit {
+        stream: stream(),
+        group: group(),
+        member: None,
+        epoch: None,
+        offsets: offsets.clone(),
+    };
+    for command in [
+        Command::Join(join),
+        Command::Seek(Seek { stream: stream(), group: group(), offsets }),
+        Command::Commit(commit),
+        Command::Leave { stream: stream(), group: group(), member: "ann".into() },
+        Command::DeleteGroup { stream: stream(), group: group() },
+    ] {
+        assert_eq!(bench.apply(&command), Reply::Refused(Refusal::NoGroup));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use node::{Node, NodeConfig};
 use queue::parcel::Body;
-use queue::{Ack, Create, Mode, PeekState, Peeked, Receive, Settings, Settled};
+use queue::{Ack, Create, Mode, PeekState, Receive, Settings, Settled};
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn peek(edge: &Edge, definition: &Definition) -> Vec<Peeked> {
 /// How many are left of what was looked at, when its bodies are read.
 async fn opened(edge: &Edge, definition: &Definition, peeked: Vec<Peeked>) -> usize {
     let source = Source { tenant: TENANT, name: JOBS, definition };
-    whole(edge, source, peeked, None).await.expect("the archive can be read").messages.len()
+    whole(edge, source, peeked).await.expect("the archive can be read").messages.len()
 }
 
 fn lost() -> Option<u64> {

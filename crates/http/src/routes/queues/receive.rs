@@ -127,7 +127,7 @@ pub(super) async fn receive_from(
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
     let Leased { deliveries, room } = received.map_err(|refusal| refused(&name, refusal))?;
     let source = Source { tenant: caller.tenant, name: &name, definition: &definition };
-    let Whole { messages, room } = large::whole(edge, source, deliveries, room).await?;
+    let Whole { messages, room } = large::handed_out(edge, source, deliveries, room).await?;
     let messages = messages.into_iter().map(MessageView::of_delivery).collect();
     Ok(Received { messages, room })
 }
@@ -209,7 +209,7 @@ pub(super) async fn peek(
     };
     let (peeked, next) = edge.node.read(read).await?.ok_or_else(not_of_this_list)?;
     let source = Source { tenant, name: &name, definition: &definition };
-    let Whole { messages, room } = large::whole(&edge, source, peeked, None).await?;
+    let Whole { messages, room } = large::whole(&edge, source, peeked).await?;
     let messages = messages.into_iter().map(MessageView::of_peeked).collect();
     Ok(PeekPage { messages, next_cursor: next.map(Cursor), room })
 }

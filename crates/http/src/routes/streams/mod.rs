@@ -13,7 +13,7 @@ mod shown;
 
 use std::collections::BTreeMap;
 
-use streams::{Definition, GROUPS_MAX, MEMBERS_MAX, Refusal};
+use streams::{Definition, GROUPS_MAX, MEMBERS_MAX, PARTITIONS_MAX, Refusal};
 
 use crate::app::Edge;
 use crate::auth::Caller;
@@ -113,6 +113,8 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         }
         Refusal::FewerPartitions => ProblemKind::Unprocessable
             .because("at partitions: a stream never has fewer than before"),
+        Refusal::Partitions => ProblemKind::InvalidBody
+            .because(format!("at partitions: a stream has 1 to {PARTITIONS_MAX}")),
         Refusal::TooMany => ProblemKind::InvalidBody.because("at records: there are too many"),
         Refusal::NoPartition => {
             ProblemKind::InvalidBody.because("at offsets: the stream has no such partition")

@@ -11,7 +11,7 @@ use kernel::{Machine, MachineId, TenantId};
 use queue::parcel::{ArchivedBody, Body};
 use queue::{
     Ack, Backoff, Command, Create, Extend, MACHINE, Mode, Nack, NewMessage, Queues, Receipt,
-    Receive, ReserveBody, Send, Settings, Update,
+    Receive, Release, ReserveBody, Send, Settings, Update,
 };
 
 use super::QueueModel;
@@ -244,13 +244,18 @@ impl Subject for QueueSubject {
                 Command::Receive(Receive { queue, max, visibility_ms })
             }
             650..800 => Command::Ack(Ack { queue, receipts: self.receipts(random, &name) }),
-            800..890 => Command::Nack(Nack {
+            800..880 => Command::Nack(Nack {
                 queue,
                 receipts: self.receipts(random, &name),
                 delay_ms: random.pick(&[None, None, Some(0), Some(600), Some(100_000)]),
                 reason: random.pick(&[None, Some("boom"), Some("no")]).map(str::to_owned),
             }),
-            890..940 => Command::Extend(Extend {
+            880..900 => Command::Release(Release {
+                queue,
+                receipts: self.receipts(random, &name),
+                delay_ms: random.pick(&[0, 600, 1_000]),
+            }),
+            900..940 => Command::Extend(Extend {
                 queue,
                 receipts: self.receipts(random, &name),
                 visibility_ms: random.pick(&[0, 100, 2_000, 20_000, 30 * DAY_MS]),

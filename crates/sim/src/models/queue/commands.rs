@@ -2,8 +2,8 @@
 
 use queue::parcel::ArchivedBody;
 use queue::{
-    Command, Create, MessageId, Mode, NewMessage, RESERVED_MS, Receipt, Receive, Refusal, Reply,
-    ReserveBody, SendRefusal, Sent, Settled, Update,
+    Command, Create, MessageId, Mode, NewMessage, RESERVED_MS, Receipt, Receive, Refusal, Release,
+    Reply, ReserveBody, SendRefusal, Sent, Settled, Update,
 };
 
 use super::ledger::Name;
@@ -193,8 +193,11 @@ impl QueueModel {
         }
         queue.receive(deliveries, limit, (self.now_ms, until_ms))?;
         for delivery in deliveries {
-            let (sequence, receives) = (delivery.sequence, delivery.receives);
-            let lease = Lease { queue: queue.uid, sequence, receives };
+            let sequence = delivery.sequence;
+            let mut messages = queue.messages.iter();
+            let leased = messages.find(|message| message.sequence == sequence);
+            let number = leased.expect("it was just leased").leases;
+            let lease = Lease { queue: queue.uid, sequence, number };
             let receipt = delivery.receipt.to_bytes().to_vec();
             if let Some(before) = self.leases.insert(receipt, lease) {
                 return Err(format!("a receipt of {before:?} was given out again"));
@@ -212,9 +215,8 @@ impl QueueModel {
             return Err(Settled::Forged);
         }
         let mut leased = queue.messages.iter().filter(|message| message.is_leased());
-        let held = leased.any(|message| {
-            (message.sequence, message.receives) == (lease.sequence, lease.receives)
-        });
+        let held = leased
+            .any(|message| (message.sequence, message.leases) == (lease.sequence, lease.number));
         if held { Ok(lease.sequence) } else { Err(Settled::Stale) }
     }
 
@@ -267,6 +269,14 @@ impl QueueModel {
         })
     }
 
+    fn release(&mut self, at: usize, asked: &Release) -> Result<Reply, Difference> {
+        self.settle(at, &asked.receipts, |model, sequence, rank| {
+            let when = (model.now_ms, rank);
+            let ledger = &mut model.ledger.borrow_mut();
+            model.queues[at].release(sequence, when, asked.delay_ms, ledger)
+        })
+    }
+
     fn extend(
         &mut self,
         scene: &mut Scene<'_>,
@@ -304,6 +314,7 @@ impl QueueModel {
             Command::Receive(receive) => name(&receive.queue),
             Command::Ack(ack) => name(&ack.queue),
             Command::Nack(nack) => name(&nack.queue),
+            Command::Release(release) => name(&release.queue),
             Command::Extend(extend) => name(&extend.queue),
             Command::ReserveBody(reserve) => name(&reserve.queue),
             Command::StartRedrive(start) => name(&start.queue),
@@ -335,6 +346,7 @@ impl QueueModel {
                 let reason = nack.reason.as_ref();
                 self.give_back(scene, at, &nack.receipts, nack.delay_ms, reason)?
             }
+            Command::Release(release) => self.release(at, &release)?,
             Command::Extend(extend) => {
                 self.extend(scene, at, &extend.receipts, extend.visibility_ms)?
             }

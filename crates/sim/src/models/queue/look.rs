@@ -176,7 +176,6 @@ impl Look<'_> {
         peeked: &Peeked,
         state: PeekState,
     ) -> Result<(), Difference> {
-        let fifo = queue.is_fifo();
         let found = queue.messages.iter_mut().find(|m| m.sequence == peeked.sequence);
         let Some(message) = found else {
             return Err(format!("should not be there: {}", short(peeked)));
@@ -186,7 +185,7 @@ impl Look<'_> {
             State::Leased { .. } => PeekState::Leased,
             State::Free(free) => {
                 let jittered = free.from_ms < free.to_ms;
-                if free.delayed && !fifo && jittered && free.from_ms <= self.now_ms {
+                if free.delayed && jittered && free.from_ms <= self.now_ms {
                     free.delayed = state != PeekState::Visible;
                     free.rank = Rank { step: self.step, order: None };
                 }

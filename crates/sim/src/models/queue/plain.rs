@@ -65,7 +65,7 @@ pub(super) struct Free {
     /// It can be received from some time between these on. They differ by what jitter draws.
     pub(super) from_ms: u64,
     pub(super) to_ms: u64,
-    /// It counts as delayed. Where there is order, until it is received.
+    /// It counts as delayed.
     pub(super) delayed: bool,
     pub(super) came_back: bool,
     pub(super) rank: Rank,
@@ -79,6 +79,8 @@ pub(super) struct Message {
     pub(super) visible_ms: u64,
     pub(super) priority: u8,
     pub(super) group: Option<String>,
+    /// Those that nobody has seen included, which do not count as received.
+    pub(super) leases: u32,
     pub(super) receives: u32,
     pub(super) first_received_ms: u64,
     first_failed_ms: Option<u64>,
@@ -176,6 +178,7 @@ impl Queue {
             visible_ms: due_ms,
             priority: priority.min(9),
             group,
+            leases: 0,
             receives: 0,
             first_received_ms: 0,
             first_failed_ms: None,
@@ -228,6 +231,30 @@ impl Queue {
         Ok(None)
     }
 
+    /// A lease ends of which nobody has seen the message: but for its place it is as before.
+    pub(super) fn release(
+        &mut self,
+        sequence: u64,
+        (now_ms, rank): (u64, Rank),
+        delay_ms: u64,
+        ledger: &mut Ledger,
+    ) -> Result<(), Difference> {
+        let mut message = self.take(sequence);
+        self.totals.failed += 1;
+        message.receives -= 1;
+        if message.receives == 0 {
+            message.first_received_ms = 0;
+        }
+        if self.is_old(&message, now_ms) {
+            self.totals.expired += 1;
+            return ledger.gone(message.id, &self.name, "expired");
+        }
+        let (from_ms, to_ms, delayed) = (now_ms + delay_ms, now_ms + delay_ms, delay_ms > 0);
+        message.state = State::Free(Free { from_ms, to_ms, delayed, came_back: true, rank });
+        self.messages.push(message);
+        Ok(())
+    }
+
     fn dead_letter(&self, message: Message, queue: String, now_ms: u64) -> DeadLetter {
         let story = message.story.unwrap_or_else(|| Story {
             queue: self.name.1.clone(),
@@ -261,10 +288,9 @@ impl Queue {
         ledger: &mut Ledger,
     ) -> Result<(bool, Vec<DeadLetter>), Difference> {
         self.known.retain(|known| known.until_ms > now_ms);
-        let fifo = self.is_fifo();
         let due_ms = |message: &Message| match message.state {
             State::Leased { until_ms } => Some(until_ms),
-            State::Free(free) => (free.delayed && !fifo).then_some(free.to_ms),
+            State::Free(free) => free.delayed.then_some(free.to_ms),
         };
         let due = self.messages.iter().filter_map(|m| Some((due_ms(m)?, m.sequence)));
         let mut due: Vec<(u64, u64)> = due.filter(|(due_ms, _)| *due_ms <= now_ms).collect();

@@ -59,6 +59,7 @@ impl Queue {
         self.totals.received += 1;
         let found = self.messages.iter_mut().find(|m| m.sequence == delivery.sequence);
         let message = found.expect("found before");
+        message.leases += 1;
         message.receives += 1;
         if message.receives == 1 {
             message.first_received_ms = now_ms;

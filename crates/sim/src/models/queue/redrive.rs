@@ -48,7 +48,7 @@ pub(super) struct Job {
 #[derive(Clone, Debug, Default)]
 struct Looked {
     /// Where there is no order: the lane it is in, and what of it was there when it came by. A
-    /// message is there anew after every receive.
+    /// message is there anew after every lease.
     lane: Option<(u8, bool)>,
     stays: BTreeSet<(u64, u32)>,
     /// Where there is order: the last message, as rows are ordered.
@@ -61,7 +61,7 @@ fn place(message: &Message) -> (usize, String, u64) {
 }
 
 fn stay(message: &Message) -> (u64, u32) {
-    (message.sequence, message.receives)
+    (message.sequence, message.leases)
 }
 
 fn lane(message: &Message) -> (u8, bool) {
@@ -191,8 +191,7 @@ impl QueueModel {
         let now_ms = self.now_ms;
         let visible = |at_most: bool| {
             let counts = |free: &Free| {
-                let jitters =
-                    !queue.is_fifo() && free.from_ms <= now_ms && free.from_ms < free.to_ms;
+                let jitters = free.from_ms <= now_ms && free.from_ms < free.to_ms;
                 !free.delayed || at_most && jitters
             };
             let visible = queue.messages.iter().filter(|m| m.free().is_some_and(counts));

@@ -10,8 +10,8 @@ use kernel::machine::Effect;
 use kernel::rows::RowsReader;
 use kernel::{Machine, MachineId, TenantId};
 use streams::{
-    Append, Command, Commit, Create, Join, MACHINE, NewRecord, Retention, Seek, Settings, Streams,
-    Update, partition_place, place,
+    Append, Command, Commit, Create, Join, MACHINE, NewRecord, PARTITIONS_MAX, Retention, Seek,
+    Settings, Streams, Update, partition_place, place,
 };
 
 use super::StreamsModel;
@@ -49,7 +49,10 @@ fn settings(random: &mut Random, heavy: bool) -> Settings {
     }
     let age_ms = random.pick(&[None, Some(200), Some(3_000), Some(60_000), Some(3 * DAY_MS)]);
     let bytes = random.pick(&[None, None, None, Some(0), Some(2_000), Some(60_000)]);
-    let partitions = random.pick(&[1, 1, 2, 3, 5]);
+    let partitions = match random.chance(20) {
+        true => random.pick(&[0, PARTITIONS_MAX + 1]),
+        false => random.pick(&[1, 1, 2, 3, 5]),
+    };
     Settings { partitions, retention: Retention { age_ms, bytes } }
 }
 
