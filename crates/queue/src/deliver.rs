@@ -286,7 +286,14 @@ impl Desk<'_, '_> {
     /// Hides a message whose head says why.
     pub(crate) fn hide(&mut self, message: &Message, until_ms: u64) {
         let key = hidden_key(self.tenant(), self.number(), until_ms, message.head.sequence);
-        self.turn.put(key, message.encode());
+        let head = &message.head;
+        // The first of these of a message has a key that was never used, since a delay ends before a
+        // lease begins: without a trace of it a queue that keeps up costs only the log.
+        if matches!((head.hidden, head.leases), (Hidden::Delayed, 0) | (Hidden::Leased, 1)) {
+            self.turn.put_new(key, message.encode());
+        } else {
+            self.turn.put(key, message.encode());
+        }
         self.arm(until_ms);
     }
 

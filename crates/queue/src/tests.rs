@@ -597,3 +597,39 @@ fn a_group_stays_in_order_whatever_comes_back() {
     }
     assert_eq!(texts(&bench.receive(10)), ["0", "2", "3", "4", "5"]);
 }
+
+/// Rows that change when so many batches were sent, received and acked.
+fn changed_by(mode: Mode, batches: usize) -> usize {
+    let mut bench = bench(Settings::usual(mode));
+    let group = (mode == Mode::Fifo).then(|| "g".to_owned());
+    for _ in 0..batches {
+        bench.send_all(vec![NewMessage { group: group.clone(), ..new("a") }; 10]);
+        let receipts: Vec<Receipt> = bench.receive(10).iter().map(|got| got.receipt).collect();
+        assert_eq!(bench.ack(&receipts), [Settled::Done; 10]);
+    }
+    bench.rig.rows.freeze().len()
+}
+
+#[test]
+fn a_queue_that_keeps_up_leaves_no_trace_in_rows() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        assert_eq!(changed_by(mode, 50), changed_by(mode, 2), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_message_that_is_hidden_until_the_same_time_again_does_not_come_back_from_the_dead() {
+    let mut bench = standard();
+    bench.send_all(vec![new("a")]);
+    let got = bench.receive(1).remove(0);
+    bench.rig.checkpoint();
+    // The retry is due at the very time when the lease would have ended: the same key.
+    let lease_ms = Settings::usual(Mode::Standard).visibility_ms;
+    assert_eq!(bench.nack(got.receipt, Some(lease_ms)), [Settled::Done]);
+    bench.advance(lease_ms);
+    let got = bench.receive(1).remove(0);
+    assert_eq!(bench.ack(&[got.receipt]), [Settled::Done]);
+    bench.check();
+    bench.advance(2 * lease_ms);
+    assert!(bench.receive(1).is_empty(), "it was acked");
+}
