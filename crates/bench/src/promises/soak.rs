@@ -57,10 +57,14 @@ pub(super) fn run(setup: &Setup) -> Result<Vec<Line>> {
     let line = |name, target, unit, of: fn(&Second) -> f64, what| {
         let (before, after) = (mean(first, of), mean(last, of));
         let (ours, against) = (Figure::new(after, unit), Figure::new(before, unit));
+        // What grows without end is told from what has grown once.
+        let sixths: Vec<String> =
+            seconds.chunks_exact(sixth).map(|sixth| short(mean(sixth, of))).collect();
         Line::ratio(name, target, after / before, ours, against, what).note(format!(
-            "at {} messages a second, half of the most, for {} s",
+            "at {} messages a second, half of the most, for {} s; by sixths {}",
             short(most / 2.0),
-            seconds.len()
+            seconds.len(),
+            sixths.join(", ")
         ))
     };
     Ok(vec![
