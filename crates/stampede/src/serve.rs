@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use http_edge::auth::Auth;
 use http_edge::telemetry::otlp::Tracer;
 use http_edge::{Edge, ServerOptions, telemetry};
@@ -38,11 +38,17 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the user wrote is told as such; the rest as it is.
+/// What the user wrote is told as such; of the rest, what to do about it.
 fn not_started(error: StartError) -> anyhow::Error {
     match error {
         StartError::Setting(_) | StartError::Folder(FolderError::Shards { .. }) => {
             Usage(error.to_string()).into()
+        }
+        StartError::Folder(FolderError::InUse(_)) => {
+            anyhow!("{error}: end that one, or --data names another folder")
+        }
+        StartError::Folder(FolderError::Io { .. }) => {
+            anyhow!("the data folder cannot be used: {error}; --data names another")
         }
         other => other.into(),
     }
@@ -54,8 +60,9 @@ async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
     edge.auth = Auth::with_options(node.clone(), config.auth);
     edge.dev = config.dev;
     edge.tracer = config.otlp.map(Tracer::start);
-    let listener = http_edge::listen(config.listen)
-        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = http_edge::listen(config.listen).map_err(|error| {
+        anyhow!("cannot listen on {}: {error}; --listen names another", config.listen)
+    })?;
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // After everything that can fail: a key that is made must be shown.

@@ -4,10 +4,12 @@ mod common;
 
 use std::path::Path;
 
-use common::{folder, stampede, text};
+use common::{Server, folder, stampede, text};
 
 /// What the user wrote is wrong.
 const WRITTEN: i32 = 2;
+/// What the user wrote would do elsewhere, or later.
+const MET: i32 = 1;
 
 /// Starts a server that cannot start; what it says.
 #[track_caller]
@@ -96,4 +98,43 @@ fn exit_codes_are_in_the_help() {
     let output = stampede().args(["serve", "--help"]).output().expect("the binary runs");
     let said = text(&output.stdout);
     assert!(said.contains("Exit codes: 0 "), "{said}");
+}
+
+#[test]
+fn port_that_is_taken_is_told_with_the_flag_for_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let told = refused(folder().path(), &["--listen", &address], MET);
+    assert!(told.contains(&address) && told.contains("in use"), "{told}");
+    assert!(told.contains("--listen"), "{told}");
+}
+
+#[test]
+fn folder_of_another_server_is_told_with_the_flag_for_another() {
+    let dir = folder();
+    let _server = Server::start(dir.path(), &["--dev"]);
+    let told = refused(dir.path(), &["--dev"], MET);
+    assert!(told.contains(dir.path().to_str().expect("UTF-8")), "{told}");
+    assert!(told.contains("in use by another process") && told.contains("--data"), "{told}");
+}
+
+#[test]
+fn folder_that_cannot_be_written_is_told_with_the_flag_for_another() {
+    let dir = folder();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    // Where root may not write either.
+    for data in [&file, &file.join("below"), Path::new("/proc/stampede")] {
+        let told = refused(data, &["--dev"], MET);
+        assert!(told.contains(data.to_str().expect("UTF-8")), "{told}");
+        assert!(told.contains("--data names another"), "{told}");
+    }
+}
+
+#[test]
+fn other_number_of_shards_than_the_folder_has_is_told_with_both() {
+    let dir = folder();
+    drop(Server::start(dir.path(), &["--dev", "--shards", "2"]));
+    let told = refused(dir.path(), &["--dev", "--shards", "3"], WRITTEN);
+    assert!(told.contains("2 shards, not 3: leave --shards out"), "{told}");
 }
