@@ -12,7 +12,7 @@ const NEEDS: &[Need] = &[
         binary: "curl",
         must_run: &[],
         package: "curl",
-        why: "the README's tour is run as it is written",
+        why: "the README's tour is run as it is written; refusals over HTTP/2",
     },
     Need {
         binary: "python3",

@@ -11,7 +11,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::FromRef;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use node::Node;
 
@@ -21,7 +21,7 @@ use crate::problem::ProblemKind;
 use crate::room::LargeRoom;
 use crate::route::{Answer, Route};
 use crate::router::{Found, Params, Router};
-use crate::server::{Conn, ConnBody, InFlight};
+use crate::server::{Conn, ConnBody, InFlight, Unread};
 use crate::telemetry::census::Census;
 use crate::telemetry::metrics::Meter;
 use crate::telemetry::otlp::{Span, Tracer};
@@ -155,30 +155,44 @@ impl App {
         let in_flight = InFlight::new(conn);
         let began = Instant::now();
         let mut seen = Seen::new(&app, &request);
-        let uri_len = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
-        let response = if uri_len > URI_BYTES_MAX {
-            let detail = format!("path and query must not have more than {URI_BYTES_MAX} bytes");
-            ProblemKind::UriTooLong.because(detail).into_response()
-        } else if let Some(detail) = misleading {
+        let (request, unread) = with_body(request);
+        let response = if let Some(detail) = misleading {
             ProblemKind::BadRequest.because(detail).closing().into_response()
         } else {
-            match app.router.find(request.method(), request.uri().path()) {
-                Found::Route(number, params) => {
-                    seen.route = Some(number);
-                    let conn = in_flight.conn().clone();
-                    let ctx = Ctx { app: app.clone(), conn, route: number, params };
-                    let answer = (app.router.route(number).endpoint)(request.map(body), ctx);
-                    match caught(answer).await {
-                        Ok(response) => response,
-                        Err(panic) => seen.defect(&app, panic.as_ref()),
-                    }
-                }
-                Found::OtherMethods(allow) => other_method(request.method(), allow),
-                Found::Nothing => unknown_path(request.method(), request.uri()),
-            }
+            App::respond(&app, &mut seen, in_flight.conn(), request).await
         };
         let response = seen.done(&app, response, began.elapsed());
+        if let Some(unread) = unread {
+            unread.drop_rest(app.edge.limits.unread_timeout).await;
+        }
         response.map(|body| ConnBody::new(body, in_flight))
+    }
+
+    /// Nothing of the request is left when it has an answer.
+    async fn respond(
+        app: &Arc<App>,
+        seen: &mut Seen,
+        conn: &Arc<Conn>,
+        request: Request<Body>,
+    ) -> Response {
+        let uri_len = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
+        if uri_len > URI_BYTES_MAX {
+            let detail = format!("path and query must not have more than {URI_BYTES_MAX} bytes");
+            return ProblemKind::UriTooLong.because(detail).into_response();
+        }
+        match app.router.find(request.method(), request.uri().path()) {
+            Found::Route(number, params) => {
+                seen.route = Some(number);
+                let ctx = Ctx { app: app.clone(), conn: conn.clone(), route: number, params };
+                let answer = (app.router.route(number).endpoint)(request, ctx);
+                match caught(answer).await {
+                    Ok(response) => response,
+                    Err(panic) => seen.defect(app, panic.as_ref()),
+                }
+            }
+            Found::OtherMethods(allow) => other_method(request.method(), allow),
+            Found::Nothing => unknown_path(request.method(), request.uri()),
+        }
     }
 }
 
@@ -197,9 +211,19 @@ fn misleading(conn: &Conn, request: &Request<Incoming>) -> Option<&'static str> 
     conn.names_a_length().then_some("Content-Length and Transfer-Encoding exclude each other")
 }
 
-/// A request without a body, the most of them, gets one that takes no allocation.
-fn body(incoming: Incoming) -> Body {
-    if incoming.is_end_stream() { Body::empty() } else { Body::new(incoming) }
+/// The request for its handler, and what there may be to do about its body after the answer. One
+/// without a body, as most are, takes no allocation.
+fn with_body(request: Request<Incoming>) -> (Request<Body>, Option<Unread>) {
+    let (head, incoming) = request.into_parts();
+    let (body, unread) = if incoming.is_end_stream() {
+        (Body::empty(), None)
+    } else if head.version == Version::HTTP_2 {
+        let unread = Unread::new(incoming);
+        (unread.lend(), Some(unread))
+    } else {
+        (Body::new(incoming), None)
+    };
+    (Request::from_parts(head, body), unread)
 }
 
 async fn caught(mut answer: Answer) -> Result<Response, Box<dyn Any + Send>> {

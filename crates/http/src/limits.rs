@@ -17,6 +17,9 @@ pub struct Limits {
     pub body_stall_timeout: Duration,
     /// From the headers to the end of a body.
     pub body_timeout: Duration,
+    /// How long a client may go on sending what nobody will read: over HTTP/2 before it gets its
+    /// answer, over HTTP/1 after it.
+    pub unread_timeout: Duration,
     /// A client that reads nothing of its answer for this long is dropped.
     pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
@@ -45,6 +48,7 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(15),
             body_stall_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
+            unread_timeout: Duration::from_secs(1),
             write_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             waiters_max: 100_000,
@@ -64,6 +68,8 @@ pub const HEADER_COUNT_MAX: usize = 100;
 pub const URI_BYTES_MAX: usize = 8 << 10;
 /// `{parameters}` in a path.
 pub const PATH_PARAMS_MAX: usize = 4;
+/// As [`Limits::unread_timeout`], in bytes.
+pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 /// Requests at once on one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 256;
 /// Items on a page of a list.

@@ -1,7 +1,7 @@
 //! The node: shards, what they publish, and the way to them.
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -284,8 +284,9 @@ impl Node {
         machines: fn() -> Machines,
     ) -> Result<Node, StartError> {
         check_settings(config.recents)?;
+        let archive_dir = config.archive_url.as_deref().map(archive_dir).transpose()?;
         let folder = Folder::open(&config.data_dir, config.shards)?;
-        let archive = open_archive(&config, &folder)?;
+        let archive = open_archive(&archive_dir.unwrap_or_else(|| folder.archive_dir()))?;
         let boards = Arc::new(boards(&config, folder.shard_count));
         let opening: Vec<_> = (0..folder.shard_count)
             .map(ShardId)
@@ -530,22 +531,16 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
     }
 }
 
-fn open_archive(config: &NodeConfig, folder: &Folder) -> Result<Arc<dyn ObjectStore>, StartError> {
-    let archive_error = |url: &str, what: String| StartError::Archive { url: url.into(), what };
-    let dir = match &config.archive_url {
-        None => folder.archive_dir(),
-        Some(url) => match url.strip_prefix("file://") {
-            Some(path) => PathBuf::from(path),
-            None => {
-                let what = "only file:// is supported yet".to_owned();
-                return Err(archive_error(url, what));
-            }
-        },
-    };
-    let shown = dir.display().to_string();
-    std::fs::create_dir_all(&dir).map_err(|error| archive_error(&shown, error.to_string()))?;
-    let store = object_store::local::LocalFileSystem::new_with_prefix(&dir)
-        .map_err(|error| archive_error(&shown, error.to_string()))?
+fn archive_dir(url: &str) -> Result<PathBuf, StartError> {
+    let wrong = || StartError::Setting(format!("archive {url}: only file:// is supported yet"));
+    url.strip_prefix("file://").map(PathBuf::from).ok_or_else(wrong)
+}
+
+fn open_archive(dir: &Path) -> Result<Arc<dyn ObjectStore>, StartError> {
+    let unusable = |what: String| StartError::Archive { url: dir.display().to_string(), what };
+    std::fs::create_dir_all(dir).map_err(|error| unusable(error.to_string()))?;
+    let store = object_store::local::LocalFileSystem::new_with_prefix(dir)
+        .map_err(|error| unusable(error.to_string()))?
         .with_fsync(true);
     Ok(Arc::new(store))
 }

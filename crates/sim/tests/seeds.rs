@@ -32,6 +32,18 @@ fn queues_are_as_their_model() {
     check(Choice::Queue, 16);
 }
 
+/// Seeds in which a model has been stricter than its machine has to be.
+#[test]
+fn queues_are_as_their_model_where_it_was_too_strict() {
+    let options = Options { choice: Choice::Queue, ..Options::default() };
+    // A job takes the last message of a group in the moment in which others arrive.
+    for seed in [5690, 6765] {
+        if let Err(failure) = run(seed, &options) {
+            panic!("{failure}");
+        }
+    }
+}
+
 #[test]
 fn streams_are_as_their_model() {
     check(Choice::Streams, 16);

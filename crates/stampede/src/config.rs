@@ -6,20 +6,32 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use http_edge::auth::AuthOptions;
+use http_edge::auth::{AuthOptions, JwksFiles};
 use http_edge::telemetry::logs::{LogFormat, LogOptions};
+use http_edge::telemetry::otlp::OtlpOptions;
+use http_edge::tls::{Tls, TlsError};
 use node::NodeConfig;
 use serde::Deserialize;
+
+use crate::remote::Usage;
 
 /// The row store tells of every checkpoint and compaction; that is for finding its bugs.
 const LOG_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
 
+/// The share of traces that begin here and are exported.
+const TRACE_SAMPLE: f64 = 0.01;
+/// What `--help` says of them.
+const EXIT_CODES: &str = "Exit codes: 0 ended as asked, 1 cannot start or go on (port taken, folder \
+    in use), 2 flags, files or settings that make no sense: nothing has been made then.";
+
 /// What was written, on the command line, in the environment or in the file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct ServeFlags {
     /// The folder that everything is kept in [default: ./stampede-data]
     #[arg(long, env = "STAMPEDE_DATA", value_name = "DIR")]
@@ -86,23 +98,28 @@ enum Format {
 pub(crate) struct ServeConfig {
     pub(crate) listen: SocketAddr,
     pub(crate) dev: bool,
-    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) log: LogOptions,
-    pub(crate) otlp: Option<String>,
+    pub(crate) otlp: Option<OtlpOptions>,
     pub(crate) auth: AuthOptions,
     pub(crate) node: NodeConfig,
 }
 
 impl ServeFlags {
-    /// Reads the file, if one is named, and makes sense of everything together.
-    pub(crate) fn resolve(self) -> anyhow::Result<ServeConfig> {
+    /// Reads the files that are named, and makes sense of everything together. Nothing is made
+    /// before, so that a mistake leaves nothing behind.
+    pub(crate) fn resolve(self) -> Result<ServeConfig, Usage> {
+        self.understood().map_err(|error| Usage(crate::in_one_line(&error)))
+    }
+
+    fn understood(self) -> anyhow::Result<ServeConfig> {
         let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let flags = self.over(file);
         let listen = flags.listen.unwrap_or_else(|| ([127, 0, 0, 1], 7700).into());
         let dev = flags.dev.unwrap_or(false);
         http_edge::auth::check_dev_address(dev, listen)?;
         let tls = match (flags.tls_cert, flags.tls_key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
+            (Some(cert), Some(key)) => Some(Arc::new(load_tls(cert, key)?)),
             (None, None) => None,
             _ => bail!("--tls-cert and --tls-key go together"),
         };
@@ -134,8 +151,10 @@ impl ServeFlags {
             ..defaults
         };
         let log = LogOptions { filter, format };
-        let auth = AuthOptions { jwks_files: jwks_files(&flags.jwks)?, ..AuthOptions::default() };
-        Ok(ServeConfig { listen, dev, tls, log, otlp: flags.otlp, auth, node })
+        let auth = AuthOptions { jwks: jwks(&flags.jwks)?, ..AuthOptions::default() };
+        let otlp = flags.otlp.map(|url| OtlpOptions::new(&url, TRACE_SAMPLE)).transpose();
+        let otlp = otlp.map_err(|error| anyhow!("--otlp {error}"))?;
+        Ok(ServeConfig { listen, dev, tls, log, otlp, auth, node })
     }
 
     fn over(self, file: ServeFlags) -> ServeFlags {
@@ -162,15 +181,36 @@ impl ServeFlags {
     }
 }
 
-fn jwks_files(written: &[String]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
-    let pair = |text: &String| match text.split_once('=') {
-        Some((tenant, file)) => Ok((tenant.to_owned(), PathBuf::from(file))),
-        None => bail!("--jwks must be TENANT=FILE, not {text}"),
-    };
-    written.iter().map(pair).collect()
+/// The certificate of the flags, which an error names with their files.
+fn load_tls(cert: PathBuf, key: PathBuf) -> anyhow::Result<Tls> {
+    Tls::load(cert.clone(), key.clone()).map_err(|error| match error {
+        TlsError::Certificates { .. } | TlsError::Empty { .. } => anyhow!("--tls-cert {error}"),
+        TlsError::Key { .. } => anyhow!("--tls-key {error}"),
+        TlsError::Rustls(why) => {
+            let (cert, key) = (cert.display(), key.display());
+            anyhow!("--tls-cert {cert} and --tls-key {key} do not go together: {why}")
+        }
+    })
+}
+
+fn jwks(written: &[String]) -> anyhow::Result<JwksFiles> {
+    let mut files = BTreeMap::new();
+    for text in written {
+        let Some((tenant, file)) = text.split_once('=') else {
+            bail!("--jwks must be TENANT=FILE, not {text}");
+        };
+        files.insert(tenant.to_owned(), PathBuf::from(file));
+    }
+    JwksFiles::read(&files).map_err(|error| anyhow!("--jwks {error}"))
 }
 
 fn read_file(path: &Path) -> anyhow::Result<ServeFlags> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    toml::from_str(&text).with_context(|| path.display().to_string())
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("--config {shown}"))?;
+    toml::from_str(&text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let words: Vec<_> = error.message().split_whitespace().collect();
+        anyhow!("--config {shown}, line {line}: {}", words.join(" "))
+    })
 }

@@ -2,36 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use http_edge::auth::Auth;
-use http_edge::telemetry::otlp::{OtlpOptions, Tracer};
-use http_edge::tls::{Tls, TlsError};
+use http_edge::telemetry::otlp::Tracer;
 use http_edge::{Edge, ServerOptions, telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use node::{Node, OnProgress};
+use node::{FolderError, Node, OnProgress, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{ServeConfig, ServeFlags};
+use crate::remote::Usage;
 
 /// Replay that is over sooner needs no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
-/// The share of traces that begin here and are exported.
-const TRACE_SAMPLE: f64 = 0.01;
 
 pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
     let mut config = flags.resolve()?;
-    telemetry::logs::init(&config.log)?;
+    telemetry::logs::init(&config.log).map_err(|error| Usage(format!("--log: {error}")))?;
     telemetry::metrics::install();
     let bars = MultiProgress::new();
     if std::io::stderr().is_terminal() {
         config.node.on_progress = progress(bars.clone());
     }
-    let node = Node::start(config.node.clone())?;
+    let node = Node::start(config.node.clone()).map_err(not_started)?;
     bars.clear().ok();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -41,31 +38,31 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The certificate of the flags, which an error names with their files.
-fn load_tls(cert: PathBuf, key: PathBuf) -> anyhow::Result<Tls> {
-    Tls::load(cert.clone(), key.clone()).map_err(|error| match error {
-        TlsError::Certificates { .. } | TlsError::Empty { .. } => anyhow!("--tls-cert {error}"),
-        TlsError::Key { .. } => anyhow!("--tls-key {error}"),
-        TlsError::Rustls(why) => {
-            let (cert, key) = (cert.display(), key.display());
-            anyhow!("--tls-cert {cert} and --tls-key {key} do not go together: {why}")
+/// What the user wrote is told as such; of the rest, what to do about it.
+fn not_started(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Setting(_) | StartError::Folder(FolderError::Shards { .. }) => {
+            Usage(error.to_string()).into()
         }
-    })
+        StartError::Folder(FolderError::InUse(_)) => {
+            anyhow!("{error}: end that one, or --data names another folder")
+        }
+        StartError::Folder(FolderError::Io { .. }) => {
+            anyhow!("the data folder cannot be used: {error}; --data names another")
+        }
+        other => other.into(),
+    }
 }
 
 async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
-    let tls = match config.tls {
-        Some((cert, key)) => Some(Arc::new(load_tls(cert, key)?)),
-        None => None,
-    };
+    let tls = config.tls;
     let mut edge = Edge::new(node.clone());
-    edge.auth = Auth::with_options(node.clone(), &config.auth)?;
+    edge.auth = Auth::with_options(node.clone(), config.auth);
     edge.dev = config.dev;
-    if let Some(url) = config.otlp {
-        edge.tracer = Some(Tracer::start(&OtlpOptions { url, sample: TRACE_SAMPLE })?);
-    }
-    let listener = http_edge::listen(config.listen)
-        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    edge.tracer = config.otlp.map(Tracer::start);
+    let listener = http_edge::listen(config.listen).map_err(|error| {
+        anyhow!("cannot listen on {}: {error}; --listen names another", config.listen)
+    })?;
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // After everything that can fail: a key that is made must be shown.

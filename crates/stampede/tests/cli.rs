@@ -291,62 +291,6 @@ fn flag_wins_over_variable_and_variable_over_file() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_by_name() {
-    let dir = folder();
-    let bad = dir.path().join("bad.toml");
-    std::fs::write(&bad, "recent-keep = 3\n").expect("written");
-    let bad = bad.to_str().expect("UTF-8");
-    for (options, said) in [
-        (&["--dev", "--listen", "0.0.0.0:0"][..], "loopback"),
-        (&["--config", bad][..], "recent-keep"),
-        (&["--shards", "0"][..], "--shards"),
-        (&["--recents-keep", "0"][..], "recents-keep"),
-        (&["--tls-cert", "x.pem"][..], "--tls-key"),
-        (&["--jwks", "nothing"][..], "TENANT=FILE"),
-        (&["--archive", "s3://bucket"][..], "s3://bucket"),
-        (&["--listen", "nowhere"][..], "nowhere"),
-        (&["--log", "=="][..], "log"),
-    ] {
-        let data = folder();
-        let output = stampede().args(["serve", "--data"]).arg(data.path()).args(options).output();
-        let output = output.expect("it runs");
-        let stderr = text(&output.stderr);
-        assert!(!output.status.success() && stderr.contains(said), "{options:?}: {stderr}");
-    }
-}
-
-#[test]
-fn certificates_that_cannot_be_used_are_told_with_flag_and_file() {
-    let made = || rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("it is made");
-    let (one, other) = (made(), made());
-    let dir = folder();
-    let write = |name: &str, pem: String| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, pem).expect("written");
-        path.to_str().expect("UTF-8").to_owned()
-    };
-    let cert = write("cert.pem", one.cert.pem());
-    let key = write("key.pem", one.signing_key.serialize_pem());
-    let strange = write("strange.pem", other.signing_key.serialize_pem());
-    let lost = format!("{cert}.lost");
-    for (cert, key, said) in [
-        (&lost, &key, format!("--tls-cert {lost}: ")),
-        (&key, &key, format!("--tls-cert {key}: ")),
-        (&cert, &lost, format!("--tls-key {lost}: ")),
-        (&cert, &cert, format!("--tls-key {cert}: ")),
-        (&cert, &strange, format!("--tls-cert {cert} and --tls-key {strange} do not")),
-    ] {
-        let data = folder();
-        let mut command = stampede();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
-        let output = command.args(["--tls-cert", cert, "--tls-key", key]).output();
-        let output = output.expect("it runs");
-        let stderr = text(&output.stderr);
-        assert!(!output.status.success() && stderr.contains(&said), "{said}: {stderr}");
-    }
-}
-
-#[test]
 fn simulator_runs_a_seed_and_says_what_it_did() {
     let output = run(&["sim", "--seed", "7", "--machine", "recents", "--steps", "300"]);
     assert!(output.status.success(), "{}", text(&output.stdout));

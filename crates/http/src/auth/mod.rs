@@ -30,7 +30,6 @@ mod tenant;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,45 +46,49 @@ pub use secret::KeySecret;
 pub(crate) use secret::{begins_as_key, key_id_text, new_key_id, parse_key_id};
 pub use shopper::ShopperKeyError;
 pub(crate) use shopper::Verifier;
+pub use tenant::JwksFiles;
 pub(crate) use tenant::Tenant;
 
 use cache::Cache;
 use shopper::{TOKEN_BYTES_MAX, TokenError};
-use tenant::{JwksFiles, TenantBoard};
+use tenant::TenantBoard;
 
 use crate::problem::{Problem, ProblemKind};
 use crate::server::Conn;
 
 /// How callers are told apart.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AuthOptions {
     /// By how much the clocks of whoever signs tokens may differ from ours.
     pub leeway_seconds: u64,
-    /// JWKS documents by the name of the tenant whose shoppers they verify, for tenants that have
-    /// not been given shopper keys over the API. Read at the start.
-    pub jwks_files: BTreeMap<String, PathBuf>,
+    /// For tenants that have not been given shopper keys over the API.
+    pub jwks: JwksFiles,
 }
 
 impl Default for AuthOptions {
     fn default() -> AuthOptions {
-        AuthOptions { leeway_seconds: 60, jwks_files: BTreeMap::new() }
+        AuthOptions { leeway_seconds: 60, jwks: JwksFiles::default() }
     }
 }
 
-/// Why authentication cannot be set up.
+/// Why a JWKS file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// A JWKS file cannot be read.
-    #[error("the JWKS file {path}: {source}")]
+    /// It cannot be read.
+    #[error("{tenant}={path}: {source}")]
     Unreadable {
+        /// Whose.
+        tenant: String,
         /// Which.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// A JWKS file holds no keys.
-    #[error("the JWKS file {path}: {source}")]
+    /// It holds no keys.
+    #[error("{tenant}={path}: {source}")]
     NotKeys {
+        /// Whose.
+        tenant: String,
         /// Which.
         path: PathBuf,
         /// Why.
@@ -173,22 +176,19 @@ impl Auth {
     /// Callers of this node, with the usual options.
     #[must_use]
     pub fn new(node: Node) -> Auth {
-        Auth::with_options(node, &AuthOptions::default()).expect("no file is read")
+        Auth::with_options(node, AuthOptions::default())
     }
 
     /// Callers of this node.
-    ///
-    /// # Errors
-    /// [`AuthError`] when a JWKS file of the options cannot be used.
-    pub fn with_options(node: Node, options: &AuthOptions) -> Result<Auth, AuthError> {
-        let files = JwksFiles::read(&options.jwks_files)?;
-        Ok(Auth(Arc::new(Inner {
+    #[must_use]
+    pub fn with_options(node: Node, options: AuthOptions) -> Auth {
+        Auth(Arc::new(Inner {
             node,
             leeway_s: options.leeway_seconds,
-            tenants: TenantBoard::new(files),
+            tenants: TenantBoard::new(options.jwks),
             known: Cache::default(),
             started: Instant::now(),
-        })))
+        }))
     }
 
     /// The node that knows the keys.

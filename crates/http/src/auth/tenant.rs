@@ -28,23 +28,29 @@ pub(crate) struct Tenant {
 }
 
 /// JWKS documents from the configuration, parsed.
-#[derive(Default)]
-pub(super) struct JwksFiles(BTreeMap<String, Arc<Verifier>>);
+#[derive(Clone, Default)]
+pub struct JwksFiles(BTreeMap<String, Arc<Verifier>>);
 
 impl JwksFiles {
-    pub(super) fn read(files: &BTreeMap<String, PathBuf>) -> Result<JwksFiles, AuthError> {
+    /// Reads documents by the name of the tenant whose shoppers they verify.
+    ///
+    /// # Errors
+    /// [`AuthError`] names the first that cannot be used.
+    pub fn read(files: &BTreeMap<String, PathBuf>) -> Result<JwksFiles, AuthError> {
         let mut verifiers = BTreeMap::new();
         for (tenant, path) in files {
-            let path = path.clone();
-            let document = match std::fs::read_to_string(&path) {
-                Ok(document) => document,
-                Err(source) => return Err(AuthError::Unreadable { path, source }),
-            };
+            let whose = || (tenant.clone(), path.clone());
+            let document = std::fs::read_to_string(path).map_err(|source| {
+                let (tenant, path) = whose();
+                AuthError::Unreadable { tenant, path, source }
+            })?;
             let keys = VerifyingKeys::Jwks(document);
-            match Verifier::new(&ShopperKeys { keys, issuer: None, audience: None }) {
-                Ok(verifier) => verifiers.insert(tenant.clone(), Arc::new(verifier)),
-                Err(source) => return Err(AuthError::NotKeys { path, source }),
-            };
+            let keys = ShopperKeys { keys, issuer: None, audience: None };
+            let verifier = Verifier::new(&keys).map_err(|source| {
+                let (tenant, path) = whose();
+                AuthError::NotKeys { tenant, path, source }
+            })?;
+            verifiers.insert(tenant.clone(), Arc::new(verifier));
         }
         Ok(JwksFiles(verifiers))
     }

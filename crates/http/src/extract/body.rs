@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 
 use super::words;
@@ -72,6 +73,16 @@ impl FromRequest<Ctx> for RawBody {
         require_plain(request.headers())?;
         read(request.into_body(), ctx).await.map(RawBody)
     }
+}
+
+/// A field that may be left out, be `null`, or have a value; with [`given`] and a default.
+pub(crate) type Given<T> = Option<Option<T>>;
+
+/// What is there, `null` too, is given.
+pub(crate) fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
+    from: D,
+) -> Result<Given<T>, D::Error> {
+    Option::deserialize(from).map(Some)
 }
 
 /// Reads JSON out of bytes, or says where it goes wrong.

@@ -19,7 +19,7 @@ mod words;
 pub use body::{Json, RawBody};
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
-pub(crate) use page::{not_of_this_list, page_by_name};
+pub(crate) use page::{NamesQuery, Page, PageQuery, not_of_this_list, page_by_name};
 pub use path::Path;
 pub use query::Query;
 pub(crate) use words::read_part;

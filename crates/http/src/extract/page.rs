@@ -1,18 +1,14 @@
-//! The two parameters that every list takes.
-//!
-//! ```ignore
-//! #[derive(Deserialize, IntoParams)]
-//! #[serde(deny_unknown_fields)]
-//! struct ListQuery { limit: Option<Limit>, cursor: Option<Cursor> }
-//! ```
+//! Lists, page by page: the two parameters that every one of them takes, and what it gives.
+
+use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::rows::RowsReader;
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::limits::{CURSOR_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
 use crate::problem::{Problem, ProblemKind};
@@ -65,6 +61,36 @@ impl Cursor {
     }
 }
 
+/// What a list takes.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageQuery {
+    #[serde(default)]
+    pub(crate) limit: Limit,
+    pub(crate) cursor: Option<Cursor>,
+}
+
+/// What a list by name takes.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamesQuery {
+    #[serde(default)]
+    pub(crate) limit: Limit,
+    pub(crate) cursor: Option<Cursor>,
+    /// Only those whose names begin so.
+    pub(crate) prefix: Option<String>,
+}
+
+/// What a list gives.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    /// Absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<Cursor>,
+}
+
 pub(crate) fn not_of_this_list() -> Problem {
     ProblemKind::InvalidParameter.because("cursor: not a cursor that this list gave")
 }
@@ -102,6 +128,28 @@ impl TryFrom<String> for Cursor {
 impl From<Cursor> for String {
     fn from(cursor: Cursor) -> String {
         URL_SAFE_NO_PAD.encode(cursor.0)
+    }
+}
+
+// By hand: the derived one does not say what an item is.
+impl<T: ToSchema> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        let page = ObjectBuilder::new()
+            .property("items", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
+            .required("items")
+            .property("nextCursor", Cursor::schema());
+        RefOr::T(Schema::Object(page.build()))
+    }
+}
+
+impl<T: ToSchema> ToSchema for Page<T> {
+    fn name() -> Cow<'static, str> {
+        format!("{}Page", T::name()).into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into_owned(), T::schema()));
+        T::schemas(schemas);
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::tenants::{ask, cursor_bytes, named, unexpected};
 use crate::auth::{Caller, KeySecret, key_id_text, new_key_id, now_ms, parse_key_id};
 use crate::extract::idempotency::IDEMPOTENCY_KEY;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Page, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::time::{parse, rfc3339};
@@ -29,7 +29,7 @@ pub fn routes() -> Routes {
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::Unprocessable]))
         .get("/v1/keys", "keys.list", list,
             doc("List keys").text("Without secrets, and without revoked keys.")
-                .query::<KeysQuery>().gives::<KeyPage>(200, "In the order of their creation")
+                .query::<KeysQuery>().gives::<Page<KeyView>>(200, "In the order of their creation")
                 .problems(&[ProblemKind::NotFound]))
         .delete("/v1/keys/{key}", "keys.revoke", revoke,
             doc("Revoke a key")
@@ -115,14 +115,6 @@ struct KeysQuery {
     cursor: Option<Cursor>,
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct KeyPage {
-    items: Vec<KeyView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
 fn scopes(names: &[String]) -> Result<Scopes, Problem> {
     let unknown = |name: &String| {
         let all = Scope::ALL.map(Scope::name).join(", ");
@@ -177,7 +169,10 @@ async fn create(
     }
 }
 
-async fn list(caller: Caller, Query(query): Query<KeysQuery>) -> Result<Answer<KeyPage>, Problem> {
+async fn list(
+    caller: Caller,
+    Query(query): Query<KeysQuery>,
+) -> Result<Answer<Page<KeyView>>, Problem> {
     let tenant = query.tenant.unwrap_or_else(|| caller.tenant_name().to_owned());
     let tenant = named(&caller, &tenant).await?;
     let after = match query.cursor {
@@ -196,7 +191,7 @@ async fn list(caller: Caller, Query(query): Query<KeysQuery>) -> Result<Answer<K
         _ => None,
     };
     let items = found.into_iter().map(|record| KeyView::new(record, &tenant.name)).collect();
-    Ok(Answer(KeyPage { items, next_cursor }))
+    Ok(Answer(Page { items, next_cursor }))
 }
 
 async fn revoke(caller: Caller, Path(key): Path<String>) -> Result<StatusCode, Problem> {

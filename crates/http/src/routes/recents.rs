@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, not_of_this_list};
+use crate::extract::{Cursor, Idempotency, Json, Limit, Page, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -65,7 +65,7 @@ pub fn routes() -> Routes {
                 .text("Newest first, repetitions included, what has been archived included.")
                 .scope_or_shopper("read")
                 .query::<HistoryQuery>()
-                .gives::<SearchPage>(200, "Newest first"),
+                .gives::<Page<Search>>(200, "Newest first"),
         )
         .delete(
             "/v1/users/{user}/searches",
@@ -119,17 +119,6 @@ struct Search {
 struct Searches {
     /// Newest first.
     items: Vec<Search>,
-}
-
-/// A page of a user's history.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct SearchPage {
-    /// Newest first.
-    items: Vec<Search>,
-    /// Absent at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -312,7 +301,7 @@ async fn history(
         .into_iter()
         .map(|entry| Search { q: entry.query, at: rfc3339(entry.at_ms).to_string() })
         .collect();
-    Ok(axum::Json(SearchPage { items, next_cursor }).into_response())
+    Ok(axum::Json(Page { items, next_cursor }).into_response())
 }
 
 async fn clear(

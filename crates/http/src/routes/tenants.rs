@@ -8,15 +8,16 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use http::StatusCode;
 use kernel::{Envelope, IdempotencyKey, TenantId};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use tenants::{
     Command, CreateTenant, DeleteTenant, Quotas, Refusal, Reply, SetQuotas, SetShopperKeys,
     ShopperKeys, TenantRecord, VerifyingKeys,
 };
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use crate::auth::{Caller, Tenant, Verifier};
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, not_of_this_list};
+use crate::extract::body::{Given, given};
+use crate::extract::{Cursor, Idempotency, Json, Page, PageQuery, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -34,7 +35,7 @@ pub fn routes() -> Routes {
                 .problems(&[ProblemKind::Conflict, ProblemKind::Unprocessable]))
         .get("/v1/tenants", "tenants.list", list,
             doc("List tenants").text("The operator sees all, another admin its own.")
-                .query::<TenantsQuery>().gives::<TenantPage>(200, "In the order of their creation"))
+                .query::<PageQuery>().gives::<Page<TenantView>>(200, "In the order of their creation"))
         .get("/v1/tenants/{tenant}", "tenants.get", get,
             doc("Look at a tenant").text(TENANT).gives::<TenantView>(200, "The tenant")
                 .problems(&[ProblemKind::NotFound]))
@@ -94,29 +95,6 @@ impl From<&TenantRecord> for TenantView {
             created_at: rfc3339(record.created_at_ms).to_string(),
         }
     }
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct TenantsQuery {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct TenantPage {
-    items: Vec<TenantView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
-/// A field that may be left out, be `null`, or have a value.
-type Given<T> = Option<Option<T>>;
-
-fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(from: D) -> Result<Given<T>, D::Error> {
-    Option::deserialize(from).map(Some)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -308,11 +286,11 @@ async fn create(
 
 async fn list(
     caller: Caller,
-    Query(query): Query<TenantsQuery>,
-) -> Result<Answer<TenantPage>, Problem> {
+    Query(query): Query<PageQuery>,
+) -> Result<Answer<Page<TenantView>>, Problem> {
     if !caller.is_operator() {
         let own = named(&caller, caller.tenant_name()).await?;
-        return Ok(Answer(TenantPage { items: vec![(&own.record).into()], next_cursor: None }));
+        return Ok(Answer(Page { items: vec![(&own.record).into()], next_cursor: None }));
     }
     let after = match query.cursor {
         None => TenantId::SYSTEM,
@@ -328,7 +306,7 @@ async fn list(
         Some(last) if more => Some(Cursor(last.id.0.to_be_bytes().to_vec())),
         _ => None,
     };
-    Ok(Answer(TenantPage { items: found.iter().map(TenantView::from).collect(), next_cursor }))
+    Ok(Answer(Page { items: found.iter().map(TenantView::from).collect(), next_cursor }))
 }
 
 pub(super) fn cursor_bytes<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Problem> {

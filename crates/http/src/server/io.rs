@@ -14,11 +14,8 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::conn::Conn;
+use crate::limits::{Limits, UNREAD_BYTES_MAX};
 use crate::problem::ProblemKind;
-
-/// How long and how much a client may go on sending after its answer.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES_MAX: usize = 16 << 20;
 
 /// Plain or encrypted.
 pub(super) enum Stream {
@@ -56,6 +53,7 @@ pub(super) struct ConnIo {
     conn: Arc<Conn>,
     /// Our words in place of hyper's, as far as they are still to be written.
     instead: Option<Bytes>,
+    unread_timeout: Duration,
     linger: Option<Pin<Box<Sleep>>>,
     lingered_bytes: usize,
     read_ended: bool,
@@ -63,11 +61,12 @@ pub(super) struct ConnIo {
 }
 
 impl ConnIo {
-    pub(super) fn new(stream: Stream, conn: Arc<Conn>) -> ConnIo {
+    pub(super) fn new(stream: Stream, conn: Arc<Conn>, limits: &Limits) -> ConnIo {
         ConnIo {
             stream,
             conn,
             instead: None,
+            unread_timeout: limits.unread_timeout,
             linger: None,
             lingered_bytes: 0,
             read_ended: false,
@@ -88,9 +87,9 @@ impl ConnIo {
     /// Reads on for a while after the last answer. A socket closed with unread bytes is reset,
     /// and a reset makes the other side forget the answer it has not read yet.
     fn linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let timer = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let timer = self.linger.get_or_insert_with(|| Box::pin(sleep(self.unread_timeout)));
         let mut space = [0; 16 << 10];
-        while !self.read_ended && self.lingered_bytes < LINGER_BYTES_MAX {
+        while !self.read_ended && self.lingered_bytes < UNREAD_BYTES_MAX {
             if timer.as_mut().poll(cx).is_ready() {
                 break;
             }

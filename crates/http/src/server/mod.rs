@@ -11,11 +11,13 @@
 
 mod conn;
 mod io;
+mod unread;
 mod watchdog;
 
 pub use conn::Conn;
 pub(crate) use conn::{ConnBody, InFlight};
 pub(crate) use io::raw_problem;
+pub(crate) use unread::Unread;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -215,7 +217,7 @@ async fn drive(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
             async move { Ok::<_, Infallible>(answer.await) }
         }
     });
-    let io = TokioIo::new(ConnIo::new(stream, conn.clone()));
+    let io = TokioIo::new(ConnIo::new(stream, conn.clone(), shared.limits()));
     let mut connection = pin!(shared.http.serve_connection(io, service));
     let mut watchdog = pin!(Watchdog::new(&conn, shared.limits()));
     let mut phase_changed = pin!(shared.phase_changed.notified());

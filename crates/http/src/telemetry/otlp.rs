@@ -28,11 +28,21 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where spans go.
 #[derive(Clone, Debug)]
 pub struct OtlpOptions {
-    /// The collector's base address, `http://host:4318`; spans go to `/v1/traces` below it.
-    pub url: String,
-    /// The share of traces that begin here and are recorded, from 0 to 1. Traces that come with
-    /// the sampled flag always are.
-    pub sample: f64,
+    target: Target,
+    sample: f64,
+}
+
+impl OtlpOptions {
+    /// To a collector's base address, `http://host:4318`: spans go to `/v1/traces` below it.
+    /// `sample` is the share of traces that begin here and are recorded, from 0 to 1; traces that
+    /// come with the sampled flag always are.
+    ///
+    /// # Errors
+    /// [`OtlpError`] when the address is not one.
+    pub fn new(url: &str, sample: f64) -> Result<OtlpOptions, OtlpError> {
+        let target = target(url).ok_or_else(|| OtlpError::Url { url: url.to_owned() })?;
+        Ok(OtlpOptions { target, sample })
+    }
 }
 
 /// Why spans cannot be exported.
@@ -75,15 +85,11 @@ pub struct Tracer {
 impl Tracer {
     /// Starts exporting on the current runtime. It ends, after a last batch, when every clone of
     /// the tracer is gone.
-    ///
-    /// # Errors
-    /// [`OtlpError`] when the address is not one.
-    pub fn start(options: &OtlpOptions) -> Result<Tracer, OtlpError> {
-        let target =
-            target(&options.url).ok_or_else(|| OtlpError::Url { url: options.url.clone() })?;
+    #[must_use]
+    pub fn start(options: OtlpOptions) -> Tracer {
         let (queue, spans) = mpsc::channel(QUEUE_SPANS_MAX);
-        tokio::spawn(export(spans, target));
-        Ok(Tracer { queue, sample: options.sample })
+        tokio::spawn(export(spans, options.target));
+        Tracer { queue, sample: options.sample }
     }
 
     /// Whether a trace that begins here is recorded.

@@ -144,6 +144,7 @@ impl Server {
                 body_timeout: patience * 4,
                 write_timeout: patience,
                 idle_timeout: patience,
+                unread_timeout: patience,
                 ..Limits::default()
             };
         };

@@ -1,19 +1,31 @@
 //! HTTP/2, over plain text with prior knowledge.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
+use http_edge::Edge;
+use http_edge::server::ServerOptions;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::harness::{HANG, Server};
 
-type Client = SendRequest<Full<Bytes>>;
+type Never = Infallible;
 
-async fn client(server: &Server) -> (Client, tokio::task::JoinHandle<()>) {
+async fn client<B>(server: &Server) -> (SendRequest<B>, tokio::task::JoinHandle<()>)
+where
+    B: Body<Data = Bytes, Error = Never> + Send + Unpin + 'static,
+{
     let io = TokioIo::new(server.connect().await);
     let (client, connection) = handshake(TokioExecutor::new(), io).await.expect("a handshake");
     let task = tokio::spawn(async move {
@@ -22,7 +34,10 @@ async fn client(server: &Server) -> (Client, tokio::task::JoinHandle<()>) {
     (client, task)
 }
 
-async fn send(client: &mut Client, request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+async fn send<B>(client: &mut SendRequest<B>, request: Request<B>) -> (StatusCode, Bytes)
+where
+    B: Body<Data = Bytes, Error = Never> + Send + 'static,
+{
     client.ready().await.expect("it is open");
     let answer: Response<_> =
         timeout(HANG, client.send_request(request)).await.expect("in time").expect("an answer");
@@ -101,5 +116,111 @@ async fn garbage_after_the_preface_is_closed() {
         server.raw([&preface[..], rest].concat()).await;
         server.is_alive().await;
     }
+    server.stop().await;
+}
+
+/// A body that ends when the test says so, and tells whether anybody took it to its end.
+struct Withheld {
+    first: Option<Bytes>,
+    end: oneshot::Receiver<()>,
+    taken: Arc<AtomicBool>,
+}
+
+impl Withheld {
+    fn new() -> (Withheld, oneshot::Sender<()>, Arc<AtomicBool>) {
+        let (sender, end) = oneshot::channel();
+        let taken = Arc::new(AtomicBool::new(false));
+        let body = Withheld { first: Some(Bytes::from("{")), end, taken: taken.clone() };
+        (body, sender, taken)
+    }
+}
+
+impl Body for Withheld {
+    type Data = Bytes;
+    type Error = Never;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Never>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        ready!(Pin::new(&mut self.end).poll(cx)).expect("the test says so");
+        self.taken.store(true, Ordering::SeqCst);
+        Poll::Ready(None)
+    }
+}
+
+struct Flood;
+
+impl Body for Flood {
+    type Data = Bytes;
+    type Error = Never;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Never>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 16 << 10])))))
+    }
+}
+
+fn post<B>(path: &str, body: B) -> Request<B> {
+    let request = Request::builder().method("POST").uri(format!("http://x{path}"));
+    request.body(body).expect("a request")
+}
+
+/// A server that waits for unread bodies longer than the test does for its answer.
+async fn patient() -> Server {
+    let change = |edge: &mut Edge| edge.limits.unread_timeout = HANG * 2;
+    Server::start_with(change, ServerOptions::default()).await
+}
+
+#[tokio::test]
+async fn the_body_of_a_refused_request_is_taken_to_its_end() {
+    let server = patient().await;
+    let (mut client, _task) = client(&server).await;
+    let long = format!("/{}", "a".repeat(9 << 10));
+    for (path, status, slug) in [
+        ("/nope", 404, "unknown-path"),
+        ("/healthz", 405, "method-not-allowed"),
+        ("/t/things", 415, "unsupported-media-type"),
+        (&long, 414, "uri-too-long"),
+    ] {
+        let (body, end, taken) = Withheld::new();
+        let later = async {
+            // A refusal that did not wait is there before this is.
+            server.is_alive().await;
+            end.send(()).is_ok()
+        };
+        let (answer, waited_for) = tokio::join!(send(&mut client, post(path, body)), later);
+        problem(&answer, status, slug);
+        assert!(waited_for && taken.load(Ordering::SeqCst), "{path}: reset before its end");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_long_for_a_body_that_stops() {
+    let server = Server::impatient(Duration::from_millis(150)).await;
+    let (mut client, _task) = client(&server).await;
+    let (body, _end, taken) = Withheld::new();
+    problem(&send(&mut client, post("/nope", body)).await, 404, "unknown-path");
+    assert!(!taken.load(Ordering::SeqCst));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_more_than_it_would_read() {
+    let server = patient().await;
+    let (mut withholding, _task) = client(&server).await;
+    let (body, _end, _) = Withheld::new();
+    let mut announced = post("/nope", body);
+    announced.headers_mut().insert("content-length", (1_u64 << 30).into());
+    problem(&send(&mut withholding, announced).await, 404, "unknown-path");
+    let (mut flooding, _task) = client(&server).await;
+    problem(&send(&mut flooding, post("/nope", Flood)).await, 404, "unknown-path");
+    server.is_alive().await;
     server.stop().await;
 }

@@ -47,7 +47,7 @@ async fn a_trace_is_continued_and_shown() {
 async fn spans_reach_a_collector() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
-    let tracer = Tracer::start(&OtlpOptions { url, sample: 0.0 }).expect("an address");
+    let tracer = Tracer::start(OtlpOptions::new(&url, 0.0).expect("an address"));
     let change = |edge: &mut http_edge::Edge| edge.tracer = Some(tracer);
     let server = Server::start_with(change, ServerOptions::default()).await;
     server.get("/t/names/unsampled").await;
@@ -90,7 +90,7 @@ async fn receive(listener: TcpListener) -> String {
 #[tokio::test]
 async fn a_collector_that_is_away_harms_nobody() {
     let url = "http://127.0.0.1:1".to_owned();
-    let tracer = Tracer::start(&OtlpOptions { url, sample: 1.0 }).expect("an address");
+    let tracer = Tracer::start(OtlpOptions::new(&url, 1.0).expect("an address"));
     let change = |edge: &mut http_edge::Edge| edge.tracer = Some(tracer);
     let server = Server::start_with(change, ServerOptions::default()).await;
     for _ in 0..20 {
@@ -98,6 +98,6 @@ async fn a_collector_that_is_away_harms_nobody() {
     }
     server.stop().await;
     for bad in ["", "localhost", "https://x", "ftp://x", "http://"] {
-        assert!(Tracer::start(&OtlpOptions { url: bad.to_owned(), sample: 1.0 }).is_err(), "{bad}");
+        assert!(OtlpOptions::new(bad, 1.0).is_err(), "{bad}");
     }
 }

@@ -6,12 +6,13 @@ use http_edge::server::ServerOptions;
 use http_edge::tls::Tls;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use crate::harness::{Server, exchange};
+use crate::harness::{HANG, Server, exchange};
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
@@ -62,6 +63,40 @@ async fn both_versions_of_http_are_offered() {
         let stream = connect(&server, &trusted, alpn).await.expect("a handshake");
         let answer = exchange(stream, REQUEST).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    }
+    server.stop().await;
+}
+
+/// Asks with the real curl, over HTTP/2; the status and the body.
+async fn curl(server: &Server, folder: &TempDir, path: &str, body: &str) -> (String, String) {
+    let sent = folder.path().join("body");
+    std::fs::write(&sent, body).expect("written");
+    let port = server.addr.port();
+    let mut curl = tokio::process::Command::new("curl");
+    curl.args(["-sS", "--http2", "-w", "\n%{http_version} %{http_code}", "--cacert"]);
+    curl.arg(folder.path().join("cert.pem"));
+    curl.args(["--resolve", &format!("localhost:{port}:127.0.0.1"), "--data-binary"]);
+    curl.arg(format!("@{}", sent.display())).arg(format!("https://localhost:{port}{path}"));
+    let output = curl.kill_on_drop(true).output();
+    let output = timeout(HANG, output).await.expect("it ends").expect("curl is there");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{path} with {} bytes: {complaint}{said}", body.len());
+    let (body, status) = said.rsplit_once('\n').expect("a status");
+    (status.to_owned(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_gets_the_refusal_of_a_request_whose_body_nobody_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    certificate(&folder);
+    let server = start(load(&folder)).await;
+    for len in [10, 100_000, 2 << 20] {
+        for path in ["/nope", "/healthz", "/t/things"] {
+            let (status, body) = curl(&server, &folder, path, &"x".repeat(len)).await;
+            let json: serde_json::Value = serde_json::from_str(&body).expect("a problem");
+            assert_eq!(status, format!("2 {}", json["status"]), "{body}");
+        }
     }
     server.stop().await;
 }

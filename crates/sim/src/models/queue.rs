@@ -139,6 +139,7 @@ impl QueueModel {
             messages: Vec::new(),
             known: Vec::new(),
             ready: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             jobs: Vec::new(),
         });
         self.queues.len() - 1

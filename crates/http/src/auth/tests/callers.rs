@@ -353,16 +353,14 @@ async fn a_restart_forgets_nothing_and_bootstraps_once() {
 async fn a_jwks_file_serves_tenants_without_keys_of_their_own() {
     let mut world = World::new().await;
     let path = world.folder.path().join("jwks.json");
-    let options = |path: &std::path::Path| {
-        let jwks_files = [(SHOP.to_owned(), path.to_owned())].into();
-        Auth::with_options(world.node.clone(), &AuthOptions { jwks_files, ..Default::default() })
-    };
-    assert!(matches!(options(&path), Err(AuthError::Unreadable { .. })));
+    let read = || JwksFiles::read(&[(SHOP.to_owned(), path.clone())].into());
+    assert!(matches!(read(), Err(AuthError::Unreadable { .. })));
     std::fs::write(&path, r#"{"keys": []}"#).expect("a file");
-    assert!(matches!(options(&path), Err(AuthError::NotKeys { .. })));
+    assert!(matches!(read(), Err(AuthError::NotKeys { .. })));
     std::fs::write(&path, tokens::es256_jwks()).expect("a file");
     let mut edge = Edge::new(world.node.clone());
-    edge.auth = options(&path).expect("a good file");
+    let options = AuthOptions { jwks: read().expect("a good file"), ..Default::default() };
+    edge.auth = Auth::with_options(world.node.clone(), options);
     world.app = App::with_routes(Arc::new(edge), vec![probes(), crate::routes::tenants::routes()]);
     let token = |tenant: &str| {
         let exp = now_ms() / 1000 + 600;

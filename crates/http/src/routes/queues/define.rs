@@ -9,13 +9,15 @@ use kernel::TenantId;
 use queue::{Command, Create, Definition, Described, Mode, Refusal, Reply, Settings, Update};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::settings::{BackoffView, QueueChange, differing};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name, read_part};
+use crate::extract::{
+    Cursor, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name, read_part,
+};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::service;
 use crate::route::{Routes, doc};
@@ -36,8 +38,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives::<QueueMade>(200, "It was there, with these settings")
                 .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
         .get("/v1/queues", "queues.list", list,
-            doc("List queues").scope("read").query::<ListQuery>()
-                .gives::<QueuePage>(200, "By name"))
+            doc("List queues").scope("read").query::<NamesQuery>()
+                .gives::<Page<QueueView>>(200, "By name"))
         .get("/v1/queues/{queue}", "queues.get", get,
             doc("Look at a queue: its settings, what is in it, what happens in it").scope("read")
                 .gives::<QueueView>(200, "The queue").problems(&[ProblemKind::NotFound]))
@@ -349,29 +351,11 @@ pub(super) async fn make_usual(edge: &Edge, caller: &Caller, name: &str) -> Resu
     make(edge, caller, name, wanted, None).await.map(drop)
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-    /// Only queues whose names begin so.
-    prefix: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct QueuePage {
-    items: Vec<QueueView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
 pub(super) async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Answer<QueuePage>, Problem> {
+    Query(query): Query<NamesQuery>,
+) -> Result<Answer<Page<QueueView>>, Problem> {
     let after = Cursor::name_before(query.cursor)?;
     let (prefix, limit) = (query.prefix.unwrap_or_default(), query.limit.get());
     let (tenant, now_ms) = (caller.tenant, edge.node.now_ms());
@@ -386,7 +370,7 @@ pub(super) async fn list(
             Some(shown(shard, name, described, now_ms))
         };
         let items = found.into_iter().filter_map(view).collect();
-        QueuePage { items, next_cursor }
+        Page { items, next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }

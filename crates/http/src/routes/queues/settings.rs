@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use queue::{BODY_BYTES_MAX, Backoff, LARGE_BODY_BYTES_MAX, Settings};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::check_name;
+use crate::extract::body::{Given, given};
 use crate::problem::{Problem, ProblemKind, within};
 
 /// Ten years: longer than anything waits on purpose.
@@ -15,13 +16,6 @@ pub(super) const SECONDS_MAX: u64 = 10 * 365 * 24 * 60 * 60;
 pub(super) const VISIBILITY_SECONDS_MAX: u64 = 12 * 60 * 60;
 /// A long poll.
 pub(super) const WAIT_SECONDS_MAX: u64 = 20;
-
-/// A field that may be left out, be `null`, or have a value.
-type Given<T> = Option<Option<T>>;
-
-fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(from: D) -> Result<Given<T>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
 
 /// When a failed message is tried again.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]

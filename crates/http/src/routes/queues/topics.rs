@@ -9,7 +9,7 @@ use queue::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::batch::BatchResults;
 use super::define::NewQueue;
@@ -17,7 +17,7 @@ use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name};
+use crate::extract::{Cursor, Idempotency, Json, Page, PageQuery, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
@@ -35,8 +35,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives::<TopicMade>(201, "Created").gives::<TopicMade>(200, "It was there")
                 .problems(&[ProblemKind::QuotaExceeded]))
         .get("/v1/topics", "topics.list", list,
-            doc("List topics").scope("read").query::<ListQuery>()
-                .gives::<TopicPage>(200, "By name"))
+            doc("List topics").scope("read").query::<PageQuery>()
+                .gives::<Page<TopicView>>(200, "By name"))
         .get("/v1/topics/{topic}", "topics.get", get,
             doc("Look at a topic and its subscriptions").scope("read")
                 .gives::<TopicView>(200, "The topic").problems(NOT_THERE))
@@ -54,8 +54,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
         .get("/v1/topics/{topic}/subscriptions", "topics.subscriptions", subscriptions,
-            doc("List the subscriptions of a topic").scope("read").query::<ListQuery>()
-                .gives::<SubscriptionPage>(200, "By name").problems(NOT_THERE))
+            doc("List the subscriptions of a topic").scope("read").query::<PageQuery>()
+                .gives::<Page<SubscriptionView>>(200, "By name").problems(NOT_THERE))
         .delete("/v1/topics/{topic}/subscriptions/{name}", "topics.unsubscribe", unsubscribe,
             doc("Unsubscribe").text("The queue stays, with what is in it.")
                 .gives_nothing(204, "It gets no more").problems(NOT_THERE))
@@ -107,30 +107,6 @@ struct SubscriptionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct ListQuery {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct TopicPage {
-    items: Vec<TopicView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct SubscriptionPage {
-    items: Vec<SubscriptionView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
 }
 
 /// A subscription to be made: a queue's name and settings, and a filter.
@@ -242,8 +218,8 @@ async fn create(
 async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Answer<TopicPage>, Problem> {
+    Query(query): Query<PageQuery>,
+) -> Result<Answer<Page<TopicView>>, Problem> {
     let after = Cursor::name_before(query.cursor)?;
     let (tenant, limit, shards) = (caller.tenant, query.limit.get(), edge.node.all_rows());
     let read = move || {
@@ -257,7 +233,7 @@ async fn list(
             items.push(shown(shard_of(&edge, &caller, &name), name, topic));
         }
     }
-    Ok(Answer(TopicPage { items, next_cursor }))
+    Ok(Answer(Page { items, next_cursor }))
 }
 
 async fn get(
@@ -308,8 +284,8 @@ async fn subscriptions(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(name): Path<String>,
-    Query(query): Query<ListQuery>,
-) -> Result<Answer<SubscriptionPage>, Problem> {
+    Query(query): Query<PageQuery>,
+) -> Result<Answer<Page<SubscriptionView>>, Problem> {
     let (after, limit) = (Cursor::name_before(query.cursor)?, query.limit.get());
     let mut names = find(&edge, &caller, &name).await?.subscriptions;
     // The empty name is none, so the first page begins with the first.
@@ -317,7 +293,7 @@ async fn subscriptions(
     let items: Vec<_> = rest.by_ref().take(limit).map(subscription).collect();
     let last = items.last().map(|item| Cursor(item.name.clone().into_bytes()));
     let next_cursor = rest.next().and(last);
-    Ok(Answer(SubscriptionPage { items, next_cursor }))
+    Ok(Answer(Page { items, next_cursor }))
 }
 
 async fn unsubscribe(

@@ -5,16 +5,17 @@ use axum::extract::State;
 use http::StatusCode;
 use kernel::TenantId;
 use node::Node;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use streams::{
     Command, Create, Definition, PARTITIONS_MAX, Reply, Retention, Settings, StreamId, Update,
 };
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{check_name, find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Limit, Path, Query, page_by_name};
+use crate::extract::body::{Given, given};
+use crate::extract::{Cursor, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
 use crate::streams::{find as find_stream, partition, submit};
@@ -49,8 +50,8 @@ pub(super) fn routes(table: Routes) -> Routes {
             list,
             doc("List streams")
                 .scope("read")
-                .query::<ListQuery>()
-                .gives::<StreamPage>(200, "By name"),
+                .query::<NamesQuery>()
+                .gives::<Page<StreamSummary>>(200, "By name"),
         )
         .get(
             "/v1/streams/{stream}",
@@ -88,13 +89,6 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives_nothing(204, "Gone")
                 .problems(&[ProblemKind::NotFound]),
         )
-}
-
-/// A field that may be left out, be `null`, or have a value.
-type Given<T> = Option<Option<T>>;
-
-fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(from: D) -> Result<Given<T>, D::Error> {
-    Option::deserialize(from).map(Some)
 }
 
 /// A stream to be made.
@@ -160,7 +154,7 @@ pub(super) struct StreamMade {
 /// What a stream is.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct StreamSummary {
+pub(super) struct StreamSummary {
     stream_id: String,
     name: String,
     partitions: u16,
@@ -286,29 +280,11 @@ fn check_retention(caller: &Caller, settings: &Settings) -> Result<(), Problem> 
     caller.check_retention(settings.retention.age_ms.unwrap_or(u64::MAX))
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-    /// Only streams whose names begin so.
-    prefix: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct StreamPage {
-    items: Vec<StreamSummary>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
 pub(super) async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Answer<StreamPage>, Problem> {
+    Query(query): Query<NamesQuery>,
+) -> Result<Answer<Page<StreamSummary>>, Problem> {
     let after = Cursor::name_before(query.cursor)?;
     let (prefix, limit) = (query.prefix.unwrap_or_default(), query.limit.get());
     let (tenant, shards) = (caller.tenant, edge.node.all_rows());
@@ -321,7 +297,7 @@ pub(super) async fn list(
             Some(summary(name, &stream))
         };
         let items = found.into_iter().filter_map(view).collect();
-        StreamPage { items, next_cursor }
+        Page { items, next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }

@@ -5,14 +5,14 @@ use axum::extract::State;
 use http::StatusCode;
 use kernel::TenantId;
 use node::Node;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use streams::{Command, Definition, PartitionInfo, Reply};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{check_name, find, find_with_group, group_refused, no_group};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Limit, Path, Query, page_by_name};
+use crate::extract::{Cursor, Page, PageQuery, Path, Query, page_by_name};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::streams::{partition, submit};
@@ -31,8 +31,8 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("List the groups of a stream")
                 .text("50 on a page at most, whatever `limit` says.")
                 .scope("read")
-                .query::<ListQuery>()
-                .gives::<GroupPage>(200, "By name")
+                .query::<PageQuery>()
+                .gives::<Page<GroupSummary>>(200, "By name")
                 .problems(&[ProblemKind::NotFound]),
         )
         .get(
@@ -55,26 +55,10 @@ pub(super) fn routes(table: Routes) -> Routes {
         )
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct GroupPage {
-    items: Vec<GroupSummary>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<Cursor>,
-}
-
 /// A group, in a list.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct GroupSummary {
+pub(super) struct GroupSummary {
     group: String,
     epoch: u64,
     #[schema(value_type = String, format = DateTime)]
@@ -184,8 +168,8 @@ pub(super) async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(name): Path<String>,
-    Query(query): Query<ListQuery>,
-) -> Result<Answer<GroupPage>, Problem> {
+    Query(query): Query<PageQuery>,
+) -> Result<Answer<Page<GroupSummary>>, Problem> {
     let stream = find(&edge, &caller, &name).await?;
     let after = Cursor::name_before(query.cursor)?;
     let (node, tenant, limit) = (edge.node.clone(), caller.tenant, query.limit.get());
@@ -210,7 +194,7 @@ pub(super) async fn list(
                 group,
             })
         };
-        GroupPage { items: found.into_iter().filter_map(summary).collect(), next_cursor }
+        Page { items: found.into_iter().filter_map(summary).collect(), next_cursor }
     };
     Ok(Answer(edge.node.read(page).await?))
 }

@@ -148,6 +148,8 @@ pub(super) struct Queue {
     pub(super) known: Vec<Known>,
     /// Groups that can be received from, and since which step, if that is certain.
     pub(super) ready: BTreeMap<String, Option<u64>>,
+    /// Groups that have lost their last message, and in which step.
+    pub(super) emptied: BTreeMap<String, u64>,
     /// The last ones, the latest last.
     pub(super) jobs: Vec<Job>,
 }
@@ -347,7 +349,14 @@ impl Queue {
         for message in &self.messages {
             groups.entry(message.group.as_deref().unwrap_or_default()).or_default().push(message);
         }
-        self.ready.retain(|name, _| groups.contains_key(name.as_str()));
+        self.emptied.retain(|_, emptied| *emptied == step);
+        self.ready.retain(|name, _| {
+            let stays = groups.contains_key(name.as_str());
+            if !stays {
+                self.emptied.insert(name.clone(), step);
+            }
+            stays
+        });
         for (name, messages) in groups {
             if messages.iter().any(|message| message.is_leased()) {
                 self.ready.remove(name);
@@ -357,7 +366,10 @@ impl Queue {
             let first = first.and_then(|message| message.free()).expect("nothing is leased");
             let aged = messages.iter().any(|message| message.perhaps_gone);
             if first.to_ms <= now_ms && !aged {
-                self.ready.entry(name.to_owned()).or_insert(Some(step));
+                // What came in the step in which a job took the last one came before or after it:
+                // the group has kept its place, or has not.
+                let since = (!self.emptied.contains_key(name)).then_some(step);
+                self.ready.entry(name.to_owned()).or_insert(since);
             } else if first.from_ms <= now_ms || aged || self.ready.contains_key(name) {
                 self.ready.insert(name.to_owned(), None);
             }

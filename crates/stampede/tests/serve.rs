@@ -1,0 +1,140 @@
+//! What `serve` says to whoever cannot be served: in one line, with what to do and the exit code.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Server, folder, stampede, text};
+
+/// What the user wrote is wrong.
+const WRITTEN: i32 = 2;
+/// What the user wrote would do elsewhere, or later.
+const MET: i32 = 1;
+
+/// Starts a server that cannot start; what it says.
+#[track_caller]
+fn refused(data: &Path, options: &[&str], code: i32) -> String {
+    let mut command = stampede();
+    // As a variable, over which a flag wins.
+    command.env("STAMPEDE_LISTEN", "127.0.0.1:0");
+    command.args(["serve", "--data"]).arg(data).args(options);
+    let output = command.output().expect("the binary runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{options:?}: {said}");
+    assert!(said.starts_with("stampede: ") && said.ends_with('\n'), "{options:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{options:?}: {said}");
+    said
+}
+
+#[test]
+fn what_is_written_wrong_is_told_by_name_before_anything_is_made() {
+    let dir = folder();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let unknown = write("unknown.toml", "shards = 1\nrecent-keep = 3\n");
+    let broken = write("broken.toml", "shards = \n");
+    let mistyped = write("mistyped.toml", "# Mine\n\nlisten = \"nowhere\"\n");
+    let keyless = format!("shop={}", write("keys.json", "{}"));
+    let lost = format!("{unknown}.lost");
+    for (options, said) in [
+        (&["--dev", "--listen", "0.0.0.0:0"][..], "loopback"),
+        (&["--config", &unknown], "unknown.toml, line 2: unknown field `recent-keep`, expected"),
+        (&["--config", &broken], "broken.toml, line 1: "),
+        (&["--config", &mistyped], "mistyped.toml, line 3: "),
+        (&["--config", &lost], "unknown.toml.lost: No such file"),
+        (&["--shards", "0"], "--shards"),
+        (&["--shards", "some"], "--shards"),
+        (&["--shard", "2"], "--shard"),
+        (&["--recents-keep", "0"], "recents-keep"),
+        (&["--tls-cert", "x.pem"], "--tls-key"),
+        (&["--jwks", "nothing"], "TENANT=FILE"),
+        (&["--jwks", "shop=lost.json"], "--jwks shop=lost.json: No such file"),
+        (&["--jwks", &keyless], "keys.json: "),
+        (&["--archive", "s3://bucket"], "s3://bucket"),
+        (&["--otlp", "ftp://host"], "--otlp ftp://host"),
+        (&["--listen", "nowhere"], "nowhere"),
+        (&["--log", "=="], "--log"),
+    ] {
+        let data = dir.path().join("data");
+        let told = refused(&data, options, WRITTEN);
+        assert!(told.contains(said), "{options:?}: {told}");
+        assert!(!data.exists(), "{options:?} made the folder");
+    }
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_told_before_anything_is_made() {
+    let made = || rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("it is made");
+    let (one, other) = (made(), made());
+    let dir = folder();
+    let write = |name: &str, pem: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, pem).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let cert = write("cert.pem", one.cert.pem());
+    let key = write("key.pem", one.signing_key.serialize_pem());
+    let strange = write("strange.pem", other.signing_key.serialize_pem());
+    let lost = format!("{cert}.lost");
+    for (cert, key, said) in [
+        (&lost, &key, format!("--tls-cert {lost}: ")),
+        (&key, &key, format!("--tls-cert {key}: ")),
+        (&cert, &lost, format!("--tls-key {lost}: ")),
+        (&cert, &cert, format!("--tls-key {cert}: ")),
+        (&cert, &strange, format!("--tls-cert {cert} and --tls-key {strange} do not")),
+    ] {
+        let data = dir.path().join("data");
+        let told = refused(&data, &["--tls-cert", cert, "--tls-key", key], WRITTEN);
+        assert!(told.contains(&said), "{said}: {told}");
+        assert!(!data.exists(), "the folder was made: {told}");
+    }
+}
+
+#[test]
+fn exit_codes_are_in_the_help() {
+    let output = stampede().args(["serve", "--help"]).output().expect("the binary runs");
+    let said = text(&output.stdout);
+    assert!(said.contains("Exit codes: 0 "), "{said}");
+}
+
+#[test]
+fn port_that_is_taken_is_told_with_the_flag_for_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let told = refused(folder().path(), &["--listen", &address], MET);
+    assert!(told.contains(&address) && told.contains("in use"), "{told}");
+    assert!(told.contains("--listen"), "{told}");
+}
+
+#[test]
+fn folder_of_another_server_is_told_with_the_flag_for_another() {
+    let dir = folder();
+    let _server = Server::start(dir.path(), &["--dev"]);
+    let told = refused(dir.path(), &["--dev"], MET);
+    assert!(told.contains(dir.path().to_str().expect("UTF-8")), "{told}");
+    assert!(told.contains("in use by another process") && told.contains("--data"), "{told}");
+}
+
+#[test]
+fn folder_that_cannot_be_written_is_told_with_the_flag_for_another() {
+    let dir = folder();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    // Where root may not write either.
+    for data in [&file, &file.join("below"), Path::new("/proc/stampede")] {
+        let told = refused(data, &["--dev"], MET);
+        assert!(told.contains(data.to_str().expect("UTF-8")), "{told}");
+        assert!(told.contains("--data names another"), "{told}");
+    }
+}
+
+#[test]
+fn other_number_of_shards_than_the_folder_has_is_told_with_both() {
+    let dir = folder();
+    drop(Server::start(dir.path(), &["--dev", "--shards", "2"]));
+    let told = refused(dir.path(), &["--dev", "--shards", "3"], WRITTEN);
+    assert!(told.contains("2 shards, not 3: leave --shards out"), "{told}");
+}
