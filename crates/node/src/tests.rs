@@ -202,7 +202,12 @@ fn what_was_received_is_remembered_for_minutes_and_what_was_sent_for_a_day() {
     let settings = queue::Settings::usual(queue::Mode::Standard);
     let queue = || "jobs".to_owned();
     ask(None, queue::Command::Create(queue::Create { queue: queue(), settings }));
-    ask(Some(key(1)), queue::Command::Send(queue::Send { queue: queue(), messages: Vec::new() }));
+    let parcel = queue::parcel::Parcel::new(queue::parcel::Body::Text("a".into())).encode();
+    let message =
+        queue::NewMessage { delay_ms: None, priority: 0, group: None, dedup: None, parcel };
+    let messages = vec![message];
+    ask(Some(key(1)), queue::Command::Send(queue::Send { queue: queue(), messages }));
+    // What gets nothing is not remembered at all.
     let receive = queue::Receive { queue: queue(), max: 1, visibility_ms: None };
     ask(Some(key(2)), queue::Command::Receive(receive));
     let known = |n| {
