@@ -162,7 +162,9 @@ impl App {
             App::respond(&app, &mut seen, in_flight.conn(), request).await
         };
         let response = seen.done(&app, response, began.elapsed());
-        if let Some(unread) = unread {
+        // A refusal comes before all of its request was read; others mostly have read it.
+        let refused = response.status().as_u16() >= 400;
+        if let Some(unread) = unread.filter(|_| refused) {
             unread.drop_rest(app.edge.limits.unread_timeout).await;
         }
         response.map(|body| ConnBody::new(body, in_flight))

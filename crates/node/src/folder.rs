@@ -8,6 +8,7 @@
 //!     shard-00/log/      the shard's log
 //!     shard-00/rows/     its rows, as of the last checkpoint
 //!     archive/           cold data, unless the configuration names a URL
+//!     archive-marked     the archive has its mark, and is away where it has none
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -148,7 +149,7 @@ fn make_shard_folders(path: &Path, shards: u16) -> Result<(), FolderError> {
     }
 }
 
-fn sync_folder(path: &Path) -> Result<(), FolderError> {
+pub(crate) fn sync_folder(path: &Path) -> Result<(), FolderError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(io(path))
 }
 
@@ -208,7 +209,7 @@ fn open_secret(folder: &Path) -> Result<[u8; 32], FolderError> {
 }
 
 /// Writes beside, syncs, renames, syncs the folder: whole or not at all.
-fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FolderError> {
+pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FolderError> {
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(mode);

@@ -16,6 +16,7 @@
 //! | `effects`, `recents_archive`, `queue_bodies` | executors |
 //! | `registry` | every machine there is |
 
+mod archive;
 mod checkpointer;
 mod disk;
 mod effects;

@@ -1,7 +1,7 @@
 //! The node: shards, what they publish, and the way to them.
 
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -15,12 +15,12 @@ use kernel::limits::{
 use kernel::machine::{KERNEL, Place, Usage};
 use kernel::rows::{RowsLost, RowsReader};
 use kernel::{Envelope, IdempotencyKey, ShardId, TenantId, VirtualShard};
-use object_store::ObjectStore;
 use parking_lot::Mutex;
 use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
 use store::{FjallBase, StoreOptions};
 use tokio::sync::{Notify, oneshot};
 
+use crate::archive::Archive;
 use crate::folder::{Folder, FolderError};
 use crate::inbox::{Inbox, Note, PushError};
 use crate::meters::Meters;
@@ -193,7 +193,7 @@ pub(crate) struct Inner {
     pub(crate) folder: Folder,
     shards: Vec<ShardHandle>,
     pub(crate) boards: Arc<Boards>,
-    pub(crate) archive: Arc<dyn ObjectStore>,
+    pub(crate) archive: Archive,
     threads: Mutex<Vec<JoinHandle<()>>>,
     shutting_down: AtomicBool,
     /// Mail and effects. Taken at shutdown.
@@ -286,7 +286,7 @@ impl Node {
         check_settings(config.recents)?;
         let archive_dir = config.archive_url.as_deref().map(archive_dir).transpose()?;
         let folder = Folder::open(&config.data_dir, config.shards)?;
-        let archive = open_archive(&archive_dir.unwrap_or_else(|| folder.archive_dir()))?;
+        let archive = Archive::open(&archive_dir.unwrap_or_else(|| folder.archive_dir()), &folder)?;
         let boards = Arc::new(boards(&config, folder.shard_count));
         let opening: Vec<_> = (0..folder.shard_count)
             .map(ShardId)
@@ -534,15 +534,6 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
 fn archive_dir(url: &str) -> Result<PathBuf, StartError> {
     let wrong = || StartError::Setting(format!("archive {url}: only file:// is supported yet"));
     url.strip_prefix("file://").map(PathBuf::from).ok_or_else(wrong)
-}
-
-fn open_archive(dir: &Path) -> Result<Arc<dyn ObjectStore>, StartError> {
-    let unusable = |what: String| StartError::Archive { url: dir.display().to_string(), what };
-    std::fs::create_dir_all(dir).map_err(|error| unusable(error.to_string()))?;
-    let store = object_store::local::LocalFileSystem::new_with_prefix(dir)
-        .map_err(|error| unusable(error.to_string()))?
-        .with_fsync(true);
-    Ok(Arc::new(store))
 }
 
 type OpenResult = Result<(Opened<crate::runner::Ticket>, Arc<NodeInbox>), StartError>;

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use kernel::machine::Effect;
 use kernel::{Envelope, ShardId, TenantId};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use queue::parcel::ArchivedBody;
 use queue::{Command, QueueEffect};
 
@@ -42,17 +41,6 @@ fn object(tenant: TenantId, body: &ArchivedBody) -> Path {
     Path::from(format!("bodies/{tenant}/{folder}/{digest}-{shard:04x}-{number:016x}"))
 }
 
-/// Deletes an object. One that is not there is deleted.
-pub(crate) async fn delete_object(
-    store: &dyn ObjectStore,
-    path: &Path,
-) -> Result<(), object_store::Error> {
-    match store.delete(path).await {
-        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Does what queues ask for.
 pub(crate) async fn execute(
     node: &Arc<Inner>,
@@ -60,7 +48,7 @@ pub(crate) async fn execute(
     effect: &Effect,
 ) -> Result<(), EffectError> {
     let QueueEffect::DeleteBody(body) = QueueEffect::decode(&effect.payload)?;
-    delete_object(&*node.archive, &object(effect.tenant, &body)).await?;
+    node.archive.delete(&object(effect.tenant, &body)).await?;
     let command = Command::BodyDeleted { effect: effect.number }.encode();
     let (machine, tenant) = (queue::MACHINE, effect.tenant);
     node.submit_to(shard, Envelope { machine, tenant, idempotency: None, command }).await?;
@@ -79,7 +67,7 @@ impl Node {
         bytes: Bytes,
     ) -> Result<(), Refusal> {
         let put = self.inner.archive.put(&object(tenant, body), bytes.into()).await;
-        put.map(drop).map_err(|error| Refusal::ArchiveWrite { what: error.to_string() })
+        put.map_err(|error| Refusal::ArchiveWrite { what: error.to_string() })
     }
 
     /// Reads a body, as many bytes as it was put with.
@@ -107,7 +95,7 @@ impl Node {
     /// Deletes a body of which it is known that no queue holds it, as far as that can be done.
     pub async fn drop_body(&self, tenant: TenantId, body: &ArchivedBody) {
         let path = object(tenant, body);
-        if let Err(error) = delete_object(&*self.inner.archive, &path).await {
+        if let Err(error) = self.inner.archive.delete(&path).await {
             tracing::warn!(%error, %path, "a body that nobody has stays in the archive");
         }
     }

@@ -17,7 +17,6 @@ use kernel::id::digest;
 use kernel::machine::Effect;
 use kernel::{Envelope, ShardId, TenantId};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use recents::{
     ArchiveEffect, Archived, Command, Entry, Manifest, PurgeEffect, RecentsEffect, Reply,
 };
@@ -25,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::effects::EffectError;
 use crate::node::{Inner, Node, Refusal};
-use crate::queue_bodies::delete_object;
 
 /// Searches in one object.
 const OBJECT_ENTRIES_MAX: usize = 4096;
@@ -165,7 +163,7 @@ async fn delete_unless_named(
     let read = move || recents::manifests(&reader, tenant, &user, u64::MAX, usize::MAX);
     let named = tokio::task::spawn_blocking(read).await?;
     if named.iter().all(|manifest| manifest.object != object) {
-        delete_object(&*node.archive, &Path::from(object)).await?;
+        node.archive.delete(&Path::from(object)).await?;
     }
     Ok(())
 }
@@ -177,10 +175,10 @@ async fn delete(
     purge: PurgeEffect,
 ) -> Result<(), EffectError> {
     let folder = Path::from(folder(effect.tenant, &purge.user));
-    let objects: Vec<_> = node.archive.list(Some(&folder)).try_collect().await?;
+    let objects: Vec<_> = node.archive.list(&folder).await?.try_collect().await?;
     for object in objects {
         if last_number(&object.location).is_some_and(|last| last <= purge.through) {
-            delete_object(&*node.archive, &object.location).await?;
+            node.archive.delete(&object.location).await?;
         }
     }
     report(node, shard, effect.tenant, Command::Purged { effect: effect.number }).await?;

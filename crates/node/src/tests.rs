@@ -130,7 +130,7 @@ fn archive_objects(folder: &Path) -> usize {
             .map(|path| if path.is_dir() { count(&path) } else { 1 })
             .sum()
     }
-    count(&folder.join("archive"))
+    count(&folder.join("archive")) - usize::from(folder.join("archive/stampede-archive").exists())
 }
 
 #[test]
@@ -222,6 +222,28 @@ fn what_was_received_is_remembered_for_minutes_and_what_was_sent_for_a_day() {
     world.advance(DAY_MS);
     world.until("the sent is forgotten", |_| !known(1));
     world.node.shutdown_blocking();
+}
+
+#[test]
+fn a_folder_does_not_start_without_the_archive_that_it_had() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (archive, aside) = (folder.path().join("archive"), folder.path().join("aside"));
+    World::open(folder.path()).node.shutdown_blocking();
+    std::fs::rename(&archive, &aside).expect("it can be moved");
+    let start = || {
+        let data_dir = folder.path().to_owned();
+        Node::start(NodeConfig { data_dir, ..NodeConfig::default() })
+    };
+    let refused = |started: Result<Node, StartError>| match started {
+        Err(error @ StartError::Archive { .. }) => error.to_string(),
+        other => panic!("{:?}", other.err()),
+    };
+    assert!(refused(start()).contains("no file stampede-archive"));
+    std::fs::create_dir(&archive).expect("it can be made");
+    assert!(refused(start()).contains("no file stampede-archive"));
+    std::fs::remove_dir(&archive).expect("nothing was put there");
+    std::fs::rename(&aside, &archive).expect("it can be moved");
+    start().unwrap_or_else(|error| panic!("{error}")).shutdown_blocking();
 }
 
 #[test]

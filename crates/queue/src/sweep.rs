@@ -15,7 +15,7 @@ pub(crate) const TIMER_VERSION: u8 = 1;
 const SWEEP_MAX: usize = 256;
 /// Bytes of rows after which it looks at no more.
 const SWEEP_BYTES_MAX: usize = 4 << 20;
-/// Rows of a lane that are read at a time: mostly the first is young enough.
+/// Rows of a lane that are read at a time.
 const LANE_AT_ONCE: usize = 32;
 /// A queue is not searched for old messages more often.
 const AGE_EVERY_MS: u64 = 1000;
@@ -228,7 +228,9 @@ impl Desk<'_, '_> {
             if rows >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
                 return Some(self.turn.now_ms());
             }
-            for (position, row) in self.front(lane, LANE_AT_ONCE, SWEEP_BYTES_MAX - bytes) {
+            // Mostly the first is young enough, and nothing behind it need be read.
+            let at_once = if rows == 0 { 1 } else { LANE_AT_ONCE };
+            for (position, row) in self.front(lane, at_once, SWEEP_BYTES_MAX - bytes) {
                 let message = Message::decode(&row);
                 if !self.expires(&message) {
                     let retention_ms = self.settings().retention_ms;

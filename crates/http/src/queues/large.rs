@@ -212,9 +212,16 @@ struct Opened<T> {
     /// Their bodies are not lost, as far as anybody knows: the archive cannot be read.
     unavailable: Vec<T>,
     why: Option<String>,
+    /// What lies in the archive is not what was put there, or nothing does.
+    lost: Vec<T>,
 }
 
 impl<T> Opened<T> {
+    fn new(messages: usize) -> Opened<T> {
+        let messages = Vec::with_capacity(messages);
+        Opened { messages, unavailable: Vec::new(), why: None, lost: Vec::new() }
+    }
+
     /// Some of them are better than none, and none is no answer when there are some.
     fn or_unavailable(self, room: Option<Taken>) -> Result<Whole<T>, Problem> {
         match self.why {
@@ -268,7 +275,7 @@ pub(crate) async fn whole(
     messages: Vec<Peeked>,
 ) -> Result<Whole<Peeked>, Problem> {
     let room = room_for(edge, &messages, None).await?;
-    open(edge, source, messages).await?.or_unavailable(room)
+    open(edge, source, messages).await.or_unavailable(room)
 }
 
 /// Opens the parcels of messages that were leased, in room that was taken for them, or else waits for
@@ -286,15 +293,16 @@ pub(crate) async fn handed_out(
             return Err(problem);
         }
     };
-    let mut opened = open(edge, source, messages).await?;
-    // What is behind one of its group goes back with it, or it would overtake it.
+    let mut opened = open(edge, source, messages).await;
+    // What is behind one of its group goes back, or it would overtake it.
     let overtakes = |message: &Delivery, before: &Delivery| {
         message.group.is_some()
             && message.group == before.group
             && message.sequence > before.sequence
     };
     let behind = opened.messages.extract_if(.., |(message, _)| {
-        opened.unavailable.iter().any(|before| overtakes(message, before))
+        let left_out = opened.unavailable.iter().chain(&opened.lost);
+        left_out.into_iter().any(|before| overtakes(message, before))
     });
     let behind: Vec<Delivery> = behind.map(|(message, _)| message).collect();
     opened.unavailable.extend(behind);
@@ -330,41 +338,43 @@ async fn give_back(edge: &Edge, source: Source<'_>, messages: &[Delivery]) {
     }
 }
 
-/// Opens the parcels of messages. One whose body is not what was sent is left out, and told of in the
-/// log: its lease ends, and in the end it is a dead letter. So is one that is gone meanwhile, and its
-/// body with it: that is nothing to tell of.
-async fn open<T: Parcelled>(
-    edge: &Edge,
-    source: Source<'_>,
-    messages: Vec<T>,
-) -> Result<Opened<T>, Problem> {
-    let mut opened =
-        Opened { messages: Vec::with_capacity(messages.len()), unavailable: Vec::new(), why: None };
+/// Opens the parcels of messages. One whose body is not what was sent is told of in the log: its lease
+/// ends, and in the end it is a dead letter. One that is gone meanwhile, and its body with it, is
+/// nothing to tell of.
+async fn open<T: Parcelled>(edge: &Edge, source: Source<'_>, messages: Vec<T>) -> Opened<T> {
+    let mut opened = Opened::new(messages.len());
     for message in messages {
         let mut parcel = Parcel::decode(message.parcel());
-        if let Some(at) = ArchivedBody::of(message.parcel()) {
-            match fill(edge, source.tenant, at, &mut parcel).await {
-                Ok(()) => {}
-                Err(BodyError::Lost(_)) if !is_held(edge, source, message.sequence()).await? => {
-                    continue;
-                }
-                Err(error) => {
-                    let id = super::message_id(message.id());
-                    tracing::error!(%error, message = id, "a large body is not handed out");
-                    match error {
-                        BodyError::Lost(_) => body_lost(),
-                        BodyError::Unavailable(what) => {
-                            opened.why = Some(what);
-                            opened.unavailable.push(message);
-                        }
-                    }
-                    continue;
-                }
+        let Some(at) = ArchivedBody::of(message.parcel()) else {
+            opened.messages.push((message, parcel));
+            continue;
+        };
+        let error = match fill(edge, source.tenant, at, &mut parcel).await {
+            Ok(()) => {
+                opened.messages.push((message, parcel));
+                continue;
+            }
+            Err(BodyError::Lost(what)) => match is_held(edge, source, message.sequence()).await {
+                Ok(true) => BodyError::Lost(what),
+                Ok(false) => continue,
+                Err(refusal) => BodyError::Unavailable(refusal.to_string()),
+            },
+            Err(error) => error,
+        };
+        let message_id = super::message_id(message.id());
+        tracing::error!(%error, message_id, "a large body is not handed out");
+        match error {
+            BodyError::Lost(_) => {
+                body_lost();
+                opened.lost.push(message);
+            }
+            BodyError::Unavailable(what) => {
+                opened.why = Some(what);
+                opened.unavailable.push(message);
             }
         }
-        opened.messages.push((message, parcel));
     }
-    Ok(opened)
+    opened
 }
 
 /// Whether a message that was there is there still.
@@ -380,7 +390,9 @@ async fn fill(
     at: ArchivedBody,
     parcel: &mut Parcel,
 ) -> Result<(), BodyError> {
-    let bytes = edge.node.body(tenant, &at).await?;
+    let late = |_| BodyError::Unavailable("it takes too long".to_owned());
+    let read = edge.node.body(tenant, &at);
+    let bytes = tokio::time::timeout(edge.limits.body_timeout, read).await.map_err(late)??;
     let check = move || {
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
         (digest == at.sha256).then(|| Vec::from(bytes))

@@ -24,6 +24,8 @@ use crate::queues::{message_id, receipt, receipt_handle, service};
 
 /// How long a receive can be repeated under its attempt's id.
 const ATTEMPT_MS: u64 = 5 * 60 * 1000;
+/// How often what an attempt takes is remembered; more often, nobody repeats one in five minutes.
+const FRESH_MAX: usize = 8;
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
     let data_type = value.data_type.clone();
@@ -290,8 +292,9 @@ impl Session<'_> {
         received.await.map_err(super::refusal)?.map_err(refused)
     }
 
-    /// Takes what the same attempt took before, and its leases begin again. But only if nothing
-    /// has happened to any of it since: what was deleted, or went to others, is not given again.
+    /// Takes what the same attempt took before, as far as it still has it, and those leases begin
+    /// again: what was deleted, given back, or went to others, is not given again. When it has
+    /// nothing any more it takes something new.
     async fn take_again(
         &self,
         definition: &Definition,
@@ -302,18 +305,25 @@ impl Session<'_> {
         let place = queue::place(self.caller.tenant, &receive.queue);
         let now = self.edge.node.now_ms() / ATTEMPT_MS;
         let current = self.attempt_key(definition, attempt, now);
-        let mut fresh = Some(current);
-        // The first try may have been just before the present five minutes began.
-        for key in [self.attempt_key(definition, attempt, now.saturating_sub(1)), current] {
+        let mut fresh = None;
+        // The first try may have been just before the present five minutes began. What it takes when
+        // it has nothing any more is remembered under a further key.
+        let earlier = self.attempt_key(definition, attempt, now.saturating_sub(1));
+        let further = (0..FRESH_MAX).map(|part| service::part_of(current, part));
+        for key in std::iter::once(earlier).chain(further) {
             let answered = self.edge.node.is_answered(place, Some(key));
             if !answered.await.map_err(unavailable)? {
+                if key != earlier {
+                    fresh = Some(key);
+                    break;
+                }
                 continue;
             }
             let before = self.take(definition, receive.clone(), Duration::ZERO, Some(key)).await?;
-            if self.begin_again(definition, &receive, &before.deliveries).await? {
+            let before = self.begin_again(definition, &receive, before).await?;
+            if !before.deliveries.is_empty() {
                 return Ok(before);
             }
-            fresh = fresh.filter(|fresh| *fresh != key);
         }
         self.take(definition, receive, wait, fresh).await
     }
@@ -329,24 +339,27 @@ impl Session<'_> {
         IdempotencyKey { key: digest(&parts), body: [0; 16] }
     }
 
-    /// Whether all of these leases are in force; they are as long as new ones then.
+    /// Those of these leases that are in force; they are as long as new ones then.
     async fn begin_again(
         &self,
         definition: &Definition,
         receive: &Receive,
-        deliveries: &[Delivery],
-    ) -> Result<bool, SqsError> {
+        mut before: Leased,
+    ) -> Result<Leased, SqsError> {
         let visibility_ms = receive.visibility_ms.unwrap_or(definition.settings.visibility_ms);
-        if deliveries.is_empty() || visibility_ms == 0 {
-            return Ok(false);
+        if before.deliveries.is_empty() || visibility_ms == 0 {
+            before.deliveries.clear();
+            return Ok(before);
         }
-        let receipts = deliveries.iter().map(|delivery| delivery.receipt).collect();
+        let receipts = before.deliveries.iter().map(|delivery| delivery.receipt).collect();
         let queue = receive.queue.clone();
         let extend = Command::Extend(Extend { queue, receipts, visibility_ms });
         let Reply::Settled(settled) = self.submit(&receive.queue, &extend).await? else {
             unreachable!("a settling is answered with Settled");
         };
-        Ok(settled.iter().all(|settled| *settled == Settled::Done))
+        let mut settled = settled.iter();
+        before.deliveries.retain(|_| settled.next() == Some(&Settled::Done));
+        Ok(before)
     }
 
     fn shown(

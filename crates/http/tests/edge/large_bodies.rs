@@ -231,10 +231,16 @@ async fn a_body_that_is_not_what_was_sent_is_not_handed_out() {
 
 #[tokio::test]
 async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
+    for how in HOWS {
+        nothing_large_is_taken_without_an_archive(how).await;
+    }
+}
+
+async fn nothing_large_is_taken_without_an_archive(how: How) {
     let (server, ahead_ms) = Server::start_product(1).await;
     server.large("jobs").await;
     server.send_to("jobs", json!({"body": text(300 << 10)})).await;
-    let away = Away::take(&server);
+    let away = Away::take(&server, how);
     let send = "/v1/queues/jobs/messages";
     let large = json!({"body": text(300 << 10)}).to_string();
     let detail = server.post(send, &large).await.problem(503, "archive-unavailable");
@@ -260,32 +266,62 @@ async fn without_an_archive_nothing_large_is_taken_and_everything_else_is() {
     server.stop().await;
 }
 
+/// How an archive is away.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// What lies there cannot be read.
+    Broken,
+    /// Its folder is not there.
+    Missing,
+    /// Its disk is not mounted: the folder is there, and empty.
+    Unmounted,
+}
+
+const HOWS: [How; 3] = [How::Broken, How::Missing, How::Unmounted];
+
 /// What lies in the archive cannot be read until it is put back.
 struct Away {
-    bodies: PathBuf,
+    place: PathBuf,
     aside: PathBuf,
 }
 
 impl Away {
-    fn take(server: &Server) -> Away {
+    fn take(server: &Server, how: How) -> Away {
         let (bodies, aside) = (server.bodies(), server.folder.path().join("aside"));
-        std::fs::rename(&bodies, &aside).expect("it can be moved");
-        std::fs::write(&bodies, "not a folder").expect("it can be written");
-        Away { bodies, aside }
+        let archive = bodies.parent().expect("bodies lie in the archive").to_owned();
+        let place = if matches!(how, How::Broken) { bodies } else { archive };
+        std::fs::rename(&place, &aside).expect("it can be moved");
+        match how {
+            How::Broken => std::fs::write(&place, "not a folder").expect("it can be written"),
+            How::Missing => {}
+            How::Unmounted => std::fs::create_dir(&place).expect("it can be made"),
+        }
+        Away { place, aside }
     }
 
     fn put_back(self) {
-        std::fs::remove_file(&self.bodies).expect("it can be removed");
-        std::fs::rename(&self.aside, &self.bodies).expect("it can be moved");
+        if self.place.is_dir() {
+            // Fails if anything was put there meanwhile, which would be out of sight from now on.
+            std::fs::remove_dir(&self.place).expect("nothing was put there");
+        } else if self.place.exists() {
+            std::fs::remove_file(&self.place).expect("it can be removed");
+        }
+        std::fs::rename(&self.aside, &self.place).expect("it can be moved");
     }
 }
 
 #[tokio::test]
 async fn while_the_archive_is_away_no_message_dies_that_nobody_has_seen() {
+    for how in HOWS {
+        no_message_dies_while_the_archive_is_away(how).await;
+    }
+}
+
+async fn no_message_dies_while_the_archive_is_away(how: How) {
     let (server, ahead_ms) = Server::start_product(1).await;
     server.make(json!({"name": "jobs", "largeBodies": true, "maxReceiveCount": 1, "deadLetterQueue": "dead"})).await;
     server.send_to("jobs", json!({"body": text(300 << 10)})).await;
-    let away = Away::take(&server);
+    let away = Away::take(&server, how);
     let receive = "/v1/queues/jobs/messages:receive";
     let sqs = json!({"QueueUrl": "http://x/sqs/default/jobs", "WaitTimeSeconds": 20});
     for _ in 0..3 {
@@ -304,13 +340,19 @@ async fn while_the_archive_is_away_no_message_dies_that_nobody_has_seen() {
 
 #[tokio::test]
 async fn while_the_archive_is_away_nothing_of_a_group_overtakes_what_lies_there() {
+    for how in HOWS {
+        nothing_overtakes_while_the_archive_is_away(how).await;
+    }
+}
+
+async fn nothing_overtakes_while_the_archive_is_away(how: How) {
     let (server, ahead_ms) = Server::start_product(1).await;
     server.make(json!({"name": "jobs", "largeBodies": true, "mode": "FIFO"})).await;
     for (group, body) in [("a", "a1"), ("a", "large"), ("a", "a3"), ("b", "b1")] {
         let body = if body == "large" { text(300 << 10) } else { body.to_owned() };
         server.send_to("jobs", json!({"body": body, "messageGroupId": group})).await;
     }
-    let away = Away::take(&server);
+    let away = Away::take(&server, how);
     let ask = json!({"maxMessages": 10, "waitSeconds": 20});
     let got = server.receive("jobs", ask.clone()).await;
     assert_eq!(got.iter().map(|m| &m["body"]).collect::<Vec<_>>(), ["a1", "b1"]);
@@ -320,6 +362,75 @@ async fn while_the_archive_is_away_nothing_of_a_group_overtakes_what_lies_there(
     let got = server.receive("jobs", ask).await;
     let seen: Vec<_> = got.iter().map(|m| (&m["sequence"], &m["receiveCount"])).collect();
     assert_eq!(seen, [(&json!(2), &json!(1)), (&json!(3), &json!(1))]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_group_overtakes_what_is_lost() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "largeBodies": true, "mode": "FIFO"})).await;
+    for body in [text(300 << 10), "behind".to_owned()] {
+        server.send_to("jobs", json!({"body": body, "messageGroupId": "g"})).await;
+    }
+    std::fs::remove_file(&server.objects()[0]).expect("it can be removed");
+    let got = server.receive("jobs", json!({"maxMessages": 10})).await;
+    assert!(got.is_empty(), "somebody may put it back: {got:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_acked_while_the_archive_is_away_leaves_it_when_it_is_back() {
+    let (server, _) = Server::start_product(1).await;
+    server.large("jobs").await;
+    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
+    let got = server.one("jobs").await;
+    let away = Away::take(&server, How::Unmounted);
+    server.ack("jobs", &got).await;
+    away.put_back();
+    server.until_objects(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_attempt_gets_again_what_it_still_has_when_a_part_was_given_back() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs.fifo", "largeBodies": true, "mode": "FIFO"})).await;
+    for (group, body) in [("a", "a1".to_owned()), ("a", text(300 << 10)), ("b", "b1".to_owned())] {
+        server.send_to("jobs.fifo", json!({"body": body, "messageGroupId": group})).await;
+    }
+    let away = Away::take(&server, How::Missing);
+    let ask = json!({
+        "QueueUrl": "http://x/sqs/default/jobs.fifo",
+        "ReceiveRequestAttemptId": "a",
+        "MaxNumberOfMessages": 10,
+    });
+    let first = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    assert_eq!(first["Messages"].as_array().map(Vec::len), Some(2), "{first}");
+    let again = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    assert_eq!(again, first);
+    away.put_back();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_told_of_the_archive_is_good_for_what_it_gets_later() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs.fifo", "largeBodies": true, "mode": "FIFO"})).await;
+    let large = json!({"body": text(300 << 10), "messageGroupId": "g"});
+    server.send_to("jobs.fifo", large).await;
+    let away = Away::take(&server, How::Missing);
+    let ask = json!({
+        "QueueUrl": "http://x/sqs/default/jobs.fifo",
+        "ReceiveRequestAttemptId": "a",
+        "WaitTimeSeconds": 20,
+    });
+    assert_eq!(server.sqs_call("ReceiveMessage", &ask).await.status, 503);
+    away.put_back();
+    ahead_ms.fetch_add(1000, Ordering::SeqCst);
+    let first = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    assert_eq!(first["Messages"].as_array().map(Vec::len), Some(1));
+    let again = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    assert!(again == first, "it has it still");
     server.stop().await;
 }
 
