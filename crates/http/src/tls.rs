@@ -38,6 +38,12 @@ pub enum TlsError {
         /// Why.
         source: pem::Error,
     },
+    /// A file holds no key.
+    #[error("{path}: there is no private key in it")]
+    NoKey {
+        /// Which.
+        path: PathBuf,
+    },
     /// A file holds no certificate.
     #[error("{path}: there is no certificate in it")]
     Empty {
@@ -123,8 +129,10 @@ fn read(certificates: &PathBuf, key: &PathBuf) -> Result<ServerConfig, TlsError>
     if chain.is_empty() {
         return Err(TlsError::Empty { path: certificates.clone() });
     }
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|source| TlsError::Key { path: key.clone(), source })?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|source| match source {
+        pem::Error::NoItemsFound => TlsError::NoKey { path: key.clone() },
+        source => TlsError::Key { path: key.clone(), source },
+    })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

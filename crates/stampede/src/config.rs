@@ -185,7 +185,7 @@ impl ServeFlags {
 fn load_tls(cert: PathBuf, key: PathBuf) -> anyhow::Result<Tls> {
     Tls::load(cert.clone(), key.clone()).map_err(|error| match error {
         TlsError::Certificates { .. } | TlsError::Empty { .. } => anyhow!("--tls-cert {error}"),
-        TlsError::Key { .. } => anyhow!("--tls-key {error}"),
+        TlsError::Key { .. } | TlsError::NoKey { .. } => anyhow!("--tls-key {error}"),
         TlsError::Rustls(why) => {
             let (cert, key) = (cert.display(), key.display());
             anyhow!("--tls-cert {cert} and --tls-key {key} do not go together: {why}")

@@ -83,7 +83,7 @@ fn certificates_that_cannot_be_used_are_told_before_anything_is_made() {
         (&lost, &key, format!("--tls-cert {lost}: ")),
         (&key, &key, format!("--tls-cert {key}: ")),
         (&cert, &lost, format!("--tls-key {lost}: ")),
-        (&cert, &cert, format!("--tls-key {cert}: ")),
+        (&cert, &cert, format!("--tls-key {cert}: there is no private key in it")),
         (&cert, &strange, format!("--tls-cert {cert} and --tls-key {strange} do not")),
     ] {
         let data = dir.path().join("data");
