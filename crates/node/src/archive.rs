@@ -16,7 +16,7 @@ use crate::folder::{Folder, sync_folder, write_durably};
 use crate::node::StartError;
 
 /// What an archive is known by.
-pub(crate) const MARK: &str = "stampede-archive";
+const MARK: &str = "stampede-archive";
 /// In the data folder: its archive has been marked.
 const MARKED: &str = "archive-marked";
 

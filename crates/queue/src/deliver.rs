@@ -289,12 +289,19 @@ impl Desk<'_, '_> {
         let head = &message.head;
         // The first of these of a message has a key that was never used, since a delay ends before a
         // lease begins: without a trace of it a queue that keeps up costs only the log.
-        if matches!((head.hidden, head.leases), (Hidden::Delayed, 0) | (Hidden::Leased, 1)) {
+        let first =
+            matches!((head.hidden, head.leases), (Hidden::Delayed, 0) | (Hidden::Leased, 1));
+        self.put_message(key, message, first);
+        self.arm(until_ms);
+    }
+
+    /// Writes a message's row; `first` only where nothing was ever under this key.
+    pub(crate) fn put_message(&mut self, key: Vec<u8>, message: &Message, first: bool) {
+        if first {
             self.turn.put_new(key, message.encode());
         } else {
             self.turn.put(key, message.encode());
         }
-        self.arm(until_ms);
     }
 
     pub(crate) fn receive(&mut self, receive: &Receive) -> Reply {
@@ -476,7 +483,8 @@ impl Desk<'_, '_> {
         })
     }
 
-    /// Gives back what nobody has seen. It did not fail, so nothing is told of it but its leases.
+    /// Gives back what nobody has seen. Among the totals, which only grow, it was received and failed; the
+    /// message itself knows of neither.
     pub(crate) fn release(&mut self, release: &Release) -> Reply {
         self.settle(&release.receipts, |desk, until_ms, mut message| {
             desk.end_lease(until_ms, &message);

@@ -46,12 +46,8 @@ impl Desk<'_, '_> {
             if message.head.due_ms > self.turn.now_ms() { Hidden::Delayed } else { Hidden::No };
         self.count_waiting(&message.head, 1);
         let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
-        if message.head.leases == 0 {
-            // It has just come, and nothing was ever at its place.
-            self.turn.put_new(key, message.encode());
-        } else {
-            self.turn.put(key, message.encode());
-        }
+        // What nobody has had yet has just come, and nothing was ever at its place.
+        self.put_message(key, &message, message.head.leases == 0);
         let sequence = message.head.sequence;
         if message.head.hidden == Hidden::Delayed {
             self.hide(&wake_of(&name, sequence), message.head.due_ms);

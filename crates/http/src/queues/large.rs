@@ -301,8 +301,8 @@ pub(crate) async fn handed_out(
             && message.sequence > before.sequence
     };
     let behind = opened.messages.extract_if(.., |(message, _)| {
-        let left_out = opened.unavailable.iter().chain(&opened.lost);
-        left_out.into_iter().any(|before| overtakes(message, before))
+        let mut left_out = opened.unavailable.iter().chain(&opened.lost);
+        left_out.any(|before| overtakes(message, before))
     });
     let behind: Vec<Delivery> = behind.map(|(message, _)| message).collect();
     opened.unavailable.extend(behind);
