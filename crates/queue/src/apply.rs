@@ -1,6 +1,6 @@
 //! What is done to queues as a whole, and the desk that a command about messages works at.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
 use crate::command::{Command, Create, Post, Refusal, Reply, ReserveBody, Settings, Update};
+use crate::lane::Ahead;
 use crate::large;
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
@@ -22,10 +23,17 @@ pub const RECEIVED_KEPT_MS: u64 = 10 * 60 * 1000;
 /// Queues held at hand; beyond it all are read from rows again.
 const AT_HAND_MAX: usize = 4096;
 
-/// The machine. Its field is what rows say, kept at hand.
+/// The machine. Its fields are what rows say, kept at hand.
 #[derive(Debug, Default)]
 pub struct Queues {
-    at_hand: BTreeMap<TenantId, BTreeMap<String, (Queue, Counts)>>,
+    at_hand: AtHand,
+    ahead: RefCell<Ahead>,
+}
+
+/// Queues and what they count.
+#[derive(Debug, Default)]
+struct AtHand {
+    queues: BTreeMap<TenantId, BTreeMap<String, (Queue, Counts)>>,
     held: usize,
 }
 
@@ -35,6 +43,8 @@ pub(crate) struct Desk<'a, 't> {
     pub(crate) name: &'a str,
     pub(crate) queue: &'a Queue,
     pub(crate) counts: &'a mut Counts,
+    /// Shared, since whoever only looks reads ahead too.
+    pub(crate) ahead: &'a RefCell<Ahead>,
     /// Bytes of rows of messages that were read to find which to take.
     read_bytes: Cell<usize>,
 }
@@ -145,7 +155,7 @@ impl Machine for Queues {
             Post::Fanned(fanned) => (fanned.queue.clone(), None),
         };
         if let Some(mode) = mode
-            && self.load(turn, &name).is_none()
+            && self.at_hand.load(turn, &name).is_none()
         {
             // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
             self.make(turn, &name, Settings::usual(mode));
@@ -162,15 +172,14 @@ impl Machine for Queues {
     }
 }
 
-impl Queues {
+impl AtHand {
     /// What rows say of a queue.
     fn load(&mut self, turn: &Turn<'_>, name: &str) -> Option<&mut (Queue, Counts)> {
         let tenant = turn.tenant();
         if self.held >= AT_HAND_MAX {
-            self.at_hand.clear();
-            self.held = 0;
+            *self = AtHand::default();
         }
-        let of_tenant = self.at_hand.entry(tenant).or_default();
+        let of_tenant = self.queues.entry(tenant).or_default();
         if !of_tenant.contains_key(name) {
             let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
             let counts = turn.rows().get(&key(tenant, b'c', queue.number));
@@ -182,8 +191,15 @@ impl Queues {
     }
 
     fn forget(&mut self, tenant: TenantId, name: &str) {
-        let removed = self.at_hand.get_mut(&tenant).and_then(|queues| queues.remove(name));
+        let removed = self.queues.get_mut(&tenant).and_then(|queues| queues.remove(name));
         self.held -= usize::from(removed.is_some());
+    }
+}
+
+impl Queues {
+    #[cfg(test)]
+    pub(crate) fn held_ahead_bytes(&self) -> usize {
+        self.ahead.borrow().bytes()
     }
 
     /// Does something to a queue that is there, and keeps what it counted.
@@ -193,13 +209,14 @@ impl Queues {
         name: &str,
         work: impl FnOnce(&mut Desk<'_, '_>) -> Reply,
     ) -> Reply {
-        let Some((queue, counts)) = self.load(turn, name) else {
+        let Some((queue, counts)) = self.at_hand.load(turn, name) else {
             return Reply::Refused(Refusal::NoQueue);
         };
         let before = (counts.bytes, counts.leased);
         counts.mark_minute(turn.now_ms());
         let read_bytes = Cell::new(0);
-        let reply = work(&mut Desk { turn, name, queue, counts, read_bytes });
+        let ahead = &self.ahead;
+        let reply = work(&mut Desk { turn, name, queue, counts, ahead, read_bytes });
         if (counts.bytes, counts.leased) != before {
             let bytes = counts.bytes.cast_signed() - before.0.cast_signed();
             let leased = counts.leased.cast_signed() - before.1.cast_signed();
@@ -229,7 +246,7 @@ impl Queues {
     }
 
     fn create(&mut self, turn: &mut Turn<'_>, create: Create) -> Reply {
-        if let Some((queue, _)) = self.load(turn, &create.queue) {
+        if let Some((queue, _)) = self.at_hand.load(turn, &create.queue) {
             return if queue.settings == create.settings {
                 Reply::Created { number: queue.number, new: false }
             } else {
@@ -241,14 +258,14 @@ impl Queues {
     }
 
     fn reserve(&mut self, turn: &mut Turn<'_>, asked: &ReserveBody) -> Reply {
-        match self.load(turn, &asked.queue) {
+        match self.at_hand.load(turn, &asked.queue) {
             Some((queue, _)) => large::reserve(turn, queue, asked),
             None => Reply::Refused(Refusal::NoQueue),
         }
     }
 
     fn update(&mut self, turn: &mut Turn<'_>, update: Update) -> Reply {
-        let Some((queue, _)) = self.load(turn, &update.queue) else {
+        let Some((queue, _)) = self.at_hand.load(turn, &update.queue) else {
             return Reply::Refused(Refusal::NoQueue);
         };
         if queue.version != update.version {
@@ -276,9 +293,9 @@ impl Queues {
         if purged != Reply::Purged {
             return purged;
         }
-        let (queue, _) = self.load(turn, name).expect("it was just purged");
+        let (queue, _) = self.at_hand.load(turn, name).expect("it was just purged");
         let number = queue.number;
-        self.forget(turn.tenant(), name);
+        self.at_hand.forget(turn.tenant(), name);
         turn.delete_prefix(&key(turn.tenant(), b'r', number));
         turn.delete(&queue_key(turn.tenant(), name));
         turn.delete(&key(turn.tenant(), b'c', number));

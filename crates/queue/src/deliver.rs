@@ -1,7 +1,6 @@
 //! What is done to messages: sending, receiving, and the three ends of a lease.
 
 use bytes::Bytes;
-use kernel::rows::Scan;
 
 use crate::MACHINE;
 use crate::apply::Desk;
@@ -14,7 +13,7 @@ use crate::query::place;
 use crate::receipt::Receipt;
 use crate::state::{
     Head, Hidden, Known, Lane, Message, MessageId, dedup_key, extended_key, forget_key, hidden_key,
-    lane_key, message_bytes, read, row,
+    message_bytes, read, row,
 };
 
 /// Priorities are 0 to 9.
@@ -204,73 +203,6 @@ impl Desk<'_, '_> {
         self.turn.put(dedup_key(tenant, number, digest), row(&known));
         self.turn.put(forget_key(tenant, number, until_ms, digest), Bytes::new());
         self.arm(until_ms);
-    }
-
-    /// Puts a row at the end of a lane. Where that is.
-    pub(crate) fn push(&mut self, lane: u8, value: impl Into<Bytes>) -> u64 {
-        let lanes = &mut self.counts.lanes;
-        let at = lanes.iter().position(|known| known.number == lane).unwrap_or_else(|| {
-            lanes.push(Lane { number: lane, ..Lane::default() });
-            lanes.len() - 1
-        });
-        let lane = &mut lanes[at];
-        let position = lane.next;
-        lane.next += 1;
-        lane.len += 1;
-        let number = lane.number;
-        self.turn.put_new(lane_key(self.tenant(), self.number(), number, position), value.into());
-        position
-    }
-
-    /// The first rows of a lane, at most `limit`, and no more when they have so many bytes: their
-    /// positions and values.
-    pub(crate) fn front(&self, lane: Lane, limit: usize, bytes_max: usize) -> Vec<(u64, Bytes)> {
-        let (tenant, number, rows) = (self.tenant(), self.number(), self.turn.rows());
-        let key_at = |position| lane_key(tenant, number, lane.number, position);
-        let mut found = Vec::with_capacity(limit.min(usize::try_from(lane.len).unwrap_or(limit)));
-        // What is young is in memory, one row after the other: no need to open the store for it.
-        let (mut next, mut bytes) = (lane.head, 0);
-        while found.len() < limit
-            && (bytes < bytes_max || found.is_empty())
-            && next < lane.next
-            && let Some(Some(row)) = rows.in_memory(&key_at(next))
-        {
-            bytes += row.len();
-            found.push((next, row));
-            next += 1;
-        }
-        if found.len() < limit && (bytes < bytes_max || found.is_empty()) && next < lane.next {
-            let rest = Scan::between(&key_at(next), &key_at(lane.next));
-            let rest = rest.limit(limit - found.len()).bytes(bytes_max - bytes);
-            let position = |key: &Bytes| *key.last_chunk::<8>().expect("the end is the position");
-            let rest = rows.scan(&rest).into_iter();
-            found.extend(rest.map(|(key, row)| (u64::from_be_bytes(position(&key)), row)));
-        }
-        self.note_read(found.iter().map(|(_, row)| row.len()).sum());
-        found
-    }
-
-    /// Takes the first row out of a lane, which is at `position`.
-    pub(crate) fn pop(&mut self, lane: u8, position: u64) {
-        self.turn.delete(&lane_key(self.tenant(), self.number(), lane, position));
-        let known = self.counts.lanes.iter_mut().find(|known| known.number == lane);
-        let known = known.expect("a row was found in it");
-        known.head = position + 1;
-        known.len -= 1;
-    }
-
-    /// Takes a row out of a lane, wherever in it.
-    pub(crate) fn take_from_middle(&mut self, lane: u8, position: u64) {
-        self.turn.delete(&lane_key(self.tenant(), self.number(), lane, position));
-        let known = self.counts.lanes.iter_mut().find(|known| known.number == lane);
-        let known = known.expect("a row was found in it");
-        known.len -= 1;
-        // Or the next receive would look through all that is gone.
-        if known.len == 0 {
-            known.head = known.next;
-        } else if position == known.head {
-            known.head = position + 1;
-        }
     }
 
     /// Puts a message at the end of its lane. One that came back does not go to its place by age: its

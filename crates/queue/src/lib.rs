@@ -29,16 +29,18 @@
 //!   dead-letter queue, with its story, once.
 //!
 //! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
-//! is done to queues, `deliver.rs` what is done to messages, `fifo.rs` how groups keep their order,
-//! `sweep.rs` what time does, `redrive.rs` how messages move from queue to queue, `filter.rs` which,
-//! `topic.rs` how one message becomes many, `large.rs` what of a message lies in the archive,
-//! `query.rs` how it is read without entering the shard.
+//! is done to queues, `deliver.rs` what is done to messages, `lane.rs` how those lie that can be
+//! received, `fifo.rs` how groups keep their order, `sweep.rs` what time does, `redrive.rs` how
+//! messages move from queue to queue, `filter.rs` which, `topic.rs` how one message becomes many,
+//! `large.rs` what of a message lies in the archive, `query.rs` how it is read without entering the
+//! shard.
 
 mod apply;
 mod command;
 mod deliver;
 mod fifo;
 pub mod filter;
+mod lane;
 mod large;
 pub mod parcel;
 mod query;

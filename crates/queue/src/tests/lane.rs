@@ -1,0 +1,175 @@
+//! Lanes whose head lies in the store.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kernel::base::{BaseIter, MemoryBase};
+use kernel::{Base, BaseError, Index, Layer, Rows};
+
+use super::*;
+use crate::filter::{Filter, Rule};
+use crate::parcel::{Attribute, Body, Parcel};
+
+/// A base that counts how often somebody looks into it for more than one row.
+#[derive(Default)]
+struct Counted {
+    base: MemoryBase,
+    looks: AtomicUsize,
+}
+
+impl Base for Counted {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BaseError> {
+        self.base.get(key)
+    }
+
+    fn range<'a>(&'a self, from: Bound<&[u8]>, to: Bound<&[u8]>, reverse: bool) -> BaseIter<'a> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.base.range(from, to, reverse)
+    }
+
+    fn snapshot(&self) -> Arc<dyn Base> {
+        self.base.snapshot()
+    }
+
+    fn applied(&self) -> Index {
+        self.base.applied()
+    }
+
+    fn ingest(&self, layer: &Layer, through: Index, pace: &dyn Fn()) -> Result<(), BaseError> {
+        self.base.ingest(layer, through, pace)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.base.disk_bytes()
+    }
+}
+
+/// A queue with so many messages, of some bytes each, all of them in the store.
+fn stored(messages: usize, bytes: usize) -> (Bench, Arc<Counted>) {
+    let counted = Arc::new(Counted::default());
+    let mut bench = Bench { rig: Rig::new(Queues::default(), START_MS) };
+    bench.rig.rows = Rows::new(Arc::clone(&counted) as Arc<dyn Base>);
+    bench.create(JOBS, Settings::usual(Mode::Standard));
+    for first in (0..messages).step_by(100) {
+        let text = |number: usize| format!("{number:0bytes$}");
+        let batch = first..messages.min(first + 100);
+        bench.send_all(batch.map(|number| new(&text(number))).collect());
+    }
+    bench.rig.checkpoint();
+    (bench, counted)
+}
+
+impl Bench {
+    /// Receives without [`Bench::check`], which looks at everything.
+    fn receive_unchecked(&mut self, name: &str, max: u16) -> Vec<Delivery> {
+        let receive = Receive { queue: name.into(), max, visibility_ms: None };
+        let reply = self.rig.apply(TENANT, &Command::Receive(receive).encode()).expect("readable");
+        match Reply::decode(&reply) {
+            Ok(Reply::Received(deliveries)) => deliveries,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_long_lane_in_the_store_is_looked_up_once_for_many_receives() {
+    let (mut bench, counted) = stored(2000, 10);
+    let before = counted.looks.load(Ordering::Relaxed);
+    let mut numbers = Vec::new();
+    while numbers.len() < 2000 {
+        let got = bench.receive_unchecked(JOBS, 10);
+        let number = |delivery| text(delivery).parse::<usize>().expect("a number");
+        numbers.extend(got.iter().map(number));
+    }
+    assert!(numbers.iter().copied().eq(0..2000), "in their order");
+    let looks = counted.looks.load(Ordering::Relaxed) - before;
+    assert!(looks <= 20, "{looks} looks for 200 receives");
+    bench.check();
+}
+
+#[test]
+fn rows_ahead_of_many_long_lanes_take_bounded_memory() {
+    let mut bench = standard();
+    let names: Vec<String> = (0..100).map(|number| format!("q{number}")).collect();
+    let large = "x".repeat(200 << 10);
+    for name in &names {
+        bench.create(name, Settings::usual(Mode::Standard));
+        for _ in 0..4 {
+            let send = Send { queue: name.clone(), messages: vec![new(&large)] };
+            bench.rig.apply(TENANT, &Command::Send(send).encode()).expect("readable");
+        }
+    }
+    bench.rig.checkpoint();
+    for name in &names {
+        assert_eq!(bench.receive_unchecked(name, 1).len(), 1);
+        let held = bench.rig.machine.held_ahead_bytes();
+        assert!(held <= 9 << 20, "{held} bytes ahead");
+    }
+    assert!(bench.rig.machine.held_ahead_bytes() > 0, "the test would show nothing");
+}
+
+/// One step of a script that goes through everything that changes lanes.
+fn step(bench: &mut Bench, number: usize, draw: usize, held: &mut Vec<Receipt>) -> Reply {
+    let queue = JOBS.to_owned();
+    let kinded = |kind: &str| {
+        let mut parcel = Parcel::new(Body::Text(number.to_string()));
+        parcel.attributes.insert("kind".into(), Attribute::text("String", kind));
+        let priority = u8::try_from(draw % 3).expect("small");
+        NewMessage { priority, parcel: parcel.encode(), ..new("") }
+    };
+    let command = match draw % 16 {
+        0..=4 => {
+            let messages = (0..draw % 40).map(|n| kinded(["even", "odd"][n % 2])).collect();
+            Command::Send(Send { queue, messages })
+        }
+        5..=9 => Command::Receive(Receive { queue, max: 7, visibility_ms: Some(60_000) }),
+        10 | 11 => Command::Ack(Ack { queue, receipts: std::mem::take(held) }),
+        12 | 13 => {
+            let (receipts, delay_ms) = (std::mem::take(held), Some(0));
+            Command::Nack(Nack { queue, receipts, delay_ms, reason: None })
+        }
+        14 => {
+            let rules = vec![Rule::Is("odd".into())];
+            let filter = Some(Filter { attributes: [("kind".to_owned(), rules)].into() });
+            let (target, limit) = (Some("other".into()), Some(5));
+            let (per_second, dry_run) = (None, false);
+            Command::StartRedrive(StartRedrive {
+                queue,
+                target,
+                per_second,
+                limit,
+                filter,
+                dry_run,
+            })
+        }
+        _ if draw.is_multiple_of(5) => Command::Purge { queue },
+        _ => Command::Receive(Receive { queue, max: 100, visibility_ms: None }),
+    };
+    let reply = bench.apply(&command);
+    if let Reply::Received(deliveries) = &reply {
+        held.extend(deliveries.iter().map(|delivery| delivery.receipt));
+    }
+    bench.advance(if draw.is_multiple_of(11) { 50_000 } else { 100 });
+    reply
+}
+
+#[test]
+fn rows_at_hand_never_change_what_is_answered() {
+    let settings = Settings { retention_ms: 200_000, ..Settings::usual(Mode::Standard) };
+    let (mut remembers, mut forgets) = (bench(settings.clone()), bench(settings));
+    let (mut held, mut held_too) = (Vec::new(), Vec::new());
+    let (mut random, mut used) = (1_u64, 0);
+    for number in 0..1500 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let draw = usize::try_from(random >> 40).expect("24 bits");
+        let reply = step(&mut remembers, number, draw, &mut held);
+        assert_eq!(reply, step(&mut forgets, number, draw, &mut held_too), "step {number}");
+        forgets.rig.machine = Queues::default();
+        if draw.is_multiple_of(3) {
+            remembers.rig.checkpoint();
+        }
+        used += usize::from(remembers.rig.machine.held_ahead_bytes() > 0);
+    }
+    assert!(used > 100, "only {used} steps had anything at hand");
+}
