@@ -11,7 +11,7 @@ use journal::RealDisk;
 use journal::disk::{Access, Disk, DiskFile, Lock};
 use parking_lot::Mutex;
 
-/// What the log's committing thread did.
+/// What the thread that commits did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// It wrote so many bytes.
@@ -20,9 +20,9 @@ pub(crate) enum Op {
     Sync,
 }
 
-/// The thread of the file log that writes and syncs entries. What its other thread does (making
-/// the next segment) is no part of the floor.
-const LOG_THREAD: &str = "log";
+/// The thread that writes and syncs entries, which is the shard's. What the log's own does (making the
+/// next segment) is no part of the floor.
+pub(crate) const SHARD_THREAD: &str = "shard-0";
 
 /// The ops since they were last taken.
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Tape(Arc<Mutex<Vec<Op>>>);
 
 impl Tape {
     fn record(&self, op: Op) {
-        if std::thread::current().name() == Some(LOG_THREAD) {
+        if std::thread::current().name() == Some(SHARD_THREAD) {
             self.0.lock().push(op);
         }
     }

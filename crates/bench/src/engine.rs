@@ -21,6 +21,7 @@ use shard::{Answer, CheckpointJob, Machines, Opened, Request, Shard, SubmitError
 use store::{FjallBase, StoreOptions};
 use tokio::sync::oneshot;
 
+use crate::disk::SHARD_THREAD;
 use crate::proc::wall_ms;
 
 /// Requests that wait at most; whoever pushes more waits.
@@ -177,7 +178,7 @@ impl Engine {
             more_to_load: true,
         };
         let thread = std::thread::Builder::new()
-            .name("shard-0".into())
+            .name(SHARD_THREAD.into())
             .spawn(move || runner.run())
             .context("cannot start a thread")?;
         Ok(Engine { inbox, reader, thread: Some(thread) })
@@ -252,6 +253,7 @@ impl Runner {
             }
             if self.shard.stopped().is_none() {
                 self.append();
+                self.shard.commit();
                 self.more_to_load = self.shard.preload_timers(wall_ms());
                 self.checkpoint();
             }

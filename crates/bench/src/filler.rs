@@ -63,6 +63,7 @@ impl Filler {
     }
 
     fn wait(&mut self) -> Result<()> {
+        self.log.commit();
         match self.events.recv().context("the log has ended")? {
             Event::Durable(through) => {
                 while self.in_flight.front().is_some_and(|index| *index <= through) {

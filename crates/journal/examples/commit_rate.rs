@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p journal --example commit_rate -- <folder> [seconds]`
 //!
-//! Printed as "in calls" is the share of the run that the log's thread spends in write and sync:
-//! what is missing to 1 is the log's own overhead. It does not show whether those calls are slower
-//! than they would be in a bare loop, for instance because the next segment is filled with
-//! zeros meanwhile. The log is trimmed as it goes, so that segments are used again.
+//! Printed as "in calls" is the share of the run that commits spend in write and sync: what is missing
+//! to 1 is the log's own overhead. It does not show whether those calls are slower than they would be
+//! in a bare loop, for instance because the next segment is filled with zeros meanwhile. The log is
+//! trimmed as it goes, so that segments are used again.
 
 #![allow(clippy::print_stdout, reason = "it reports to a person")]
 
@@ -71,6 +71,7 @@ fn run_log(dir: &Path, payload_bytes: usize, in_flight: u64, time: Duration) {
         if !running && durable.next() == log.next_index() {
             break;
         }
+        log.commit();
         match events.recv().expect("the log is open") {
             Event::Durable(last) => {
                 durable = last;
@@ -104,6 +105,7 @@ fn fill(dir: &Path, payload_bytes: usize) {
         match log.append(payload.clone()) {
             Ok(_) => left -= 1,
             Err(AppendError::NoRoom) => {
+                log.commit();
                 while events.recv().expect("the log is open") != Event::Room {}
             }
             Err(e) => panic!("{e}"),
@@ -133,7 +135,7 @@ fn read_back(dir: &Path, payload_bytes: usize) {
     );
 }
 
-/// The real disk, with a count of the nanoseconds that the log's thread spends in it.
+/// The real disk, with a count of the nanoseconds that the owner's thread spends in it.
 struct Timed(Arc<AtomicU64>);
 
 struct TimedFile(Arc<dyn DiskFile>, Arc<AtomicU64>);
@@ -142,7 +144,7 @@ impl TimedFile {
     fn timed<T>(&self, call: impl FnOnce(&dyn DiskFile) -> T) -> T {
         let began = Instant::now();
         let outcome = call(&*self.0);
-        if std::thread::current().name() == Some("log") {
+        if std::thread::current().name() == Some("main") {
             let nanos = u64::try_from(began.elapsed().as_nanos()).expect("a short time");
             self.1.fetch_add(nanos, Ordering::Relaxed);
         }

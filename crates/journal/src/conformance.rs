@@ -17,7 +17,7 @@ pub trait Provider {
     /// Opens the log; the same one each time.
     fn open(&mut self, sink: EventSink) -> Result<Box<dyn Log>, OpenError>;
 
-    /// Lets the log do what is queued, if it does not do so by itself.
+    /// Does what a log that was told to commit has left to others.
     fn work(&mut self) {}
 
     /// Drops an owner without letting it finish, as a crash would.
@@ -141,6 +141,12 @@ fn open(provider: &mut dyn Provider) -> (Box<dyn Log>, Heard) {
     (log, heard)
 }
 
+/// Lets the log do what is queued.
+fn work(provider: &mut dyn Provider, log: &mut dyn Log) {
+    log.commit();
+    provider.work();
+}
+
 /// Appends, and waits for room when there is none.
 fn append(provider: &mut dyn Provider, log: &mut dyn Log, heard: &Heard, payload: &Bytes) -> Index {
     loop {
@@ -153,7 +159,7 @@ fn append(provider: &mut dyn Provider, log: &mut dyn Log, heard: &Heard, payload
             }
             Err(AppendError::NoRoom) => {
                 assert_eq!(log.next_index(), next, "a refusal takes no index");
-                provider.work();
+                work(provider, &mut *log);
                 heard.wait(|events| count_rooms(events) > rooms);
             }
             Err(e) => panic!("append refused: {e}"),
@@ -178,7 +184,7 @@ fn append_durably(
         let index = append(provider, log, heard, &payload);
         appended.push((index, payload));
     }
-    provider.work();
+    work(provider, &mut *log);
     heard.wait_durable(appended.last().expect("some were appended").0);
     appended
 }
@@ -305,7 +311,7 @@ fn trim_keeps_what_was_not_given_up(provider: &mut dyn Provider) {
     for round in 1..6 {
         let before = Index(round * 60);
         log.trim(before).expect("the log can be trimmed");
-        provider.work();
+        work(provider, &mut *log);
         assert!(log.first_index() <= before);
         all.extend(append_durably(provider, &mut *log, &heard, 60));
         let kept = data(&replay(&*log, log.first_index()));
@@ -318,7 +324,7 @@ fn trim_keeps_what_was_not_given_up(provider: &mut dyn Provider) {
     }
     let last = log.next_index();
     log.trim(last).expect("the log can be trimmed");
-    provider.work();
+    work(provider, &mut *log);
     let epoch = log.epoch();
     drop(log);
     let (log, _) = open(provider);
@@ -341,7 +347,7 @@ fn an_entry_over_the_limit_is_refused_and_takes_no_index(provider: &mut dyn Prov
         }
         Err(e) => panic!("refused for another reason: {e}"),
         Ok(_) => {
-            provider.work();
+            work(provider, &mut *log);
             heard.wait_durable(next);
         }
     }
@@ -405,12 +411,12 @@ fn check_poisons(provider: &mut dyn Provider, fail: fn(&mut dyn Provider) -> boo
     if let Ok(index) = log.append(payload(500)) {
         expected.push((index, payload(500)));
     }
-    provider.work();
+    work(provider, &mut *log);
     heard.wait(|events| matches!(events.last(), Some(Event::Lost(LostCause::Poisoned(_)))));
     for _ in 0..3 {
         let refused = log.append(payload(1));
         assert!(matches!(refused, Err(AppendError::Lost(LostCause::Poisoned(_)))));
-        provider.work();
+        work(provider, &mut *log);
     }
     assert!(matches!(heard.all().last(), Some(Event::Lost(_))), "nothing follows");
     let durable = heard.durable();
@@ -438,13 +444,13 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room(provider: &mut dyn 
             Ok(index) => all.push((index, payload(300))),
             Err(AppendError::DiskFull) => break next,
             Err(AppendError::NoRoom) => {
-                provider.work();
+                work(provider, &mut *log);
                 heard.wait(|events| count_rooms(events) > rooms);
             }
             Err(e) => panic!("refused for another reason: {e}"),
         }
     };
-    provider.work();
+    work(provider, &mut *log);
     heard.wait_durable(Index(refused_at.0 - 1));
     assert_eq!(log.next_index(), refused_at, "a refusal takes no index");
     assert_eq!(data(&replay(&*log, Index(1))), all, "reads are served");
@@ -459,7 +465,7 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room(provider: &mut dyn 
                 break;
             }
             Err(AppendError::DiskFull | AppendError::NoRoom) => {
-                provider.work();
+                work(provider, &mut *log);
                 std::thread::yield_now();
             }
             Err(e) => panic!("refused for another reason: {e}"),

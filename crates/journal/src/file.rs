@@ -1,17 +1,18 @@
 //! The log in a folder of a local disk.
 //!
 //! ```text
-//!   owner's thread                 log's thread                     upkeep, when needed
-//!   append ── bytes ──▶ queue ──▶ take all ─ write ─ sync ─ tell    make the next segment
-//!                                     ▲                   │         retire trimmed ones
-//!                                     └───────────────────┘
+//!   owner's thread                                         upkeep, when needed
+//!   append ── bytes ──▶ queue                              make the next segment
+//!   commit ── take all ─ write ─ sync ─ tell               retire trimmed ones
 //! ```
 //!
-//! Group commit without a linger: while one batch is synced, the next one fills.
+//! Group commit without a linger: while the owner syncs one batch, whoever asks it for more fills
+//! the next one. A thread of the log's own would let the owner do something else meanwhile, and
+//! costs two wakes for every sync: `docs/decisions/010-waking-less.md` has the figures.
 //!
 //! # Invariants
 //!
-//! - The owner's thread never waits for the disk.
+//! - An append never waits for the disk, a commit does.
 //! - Entries are written in order. A segment is synced before the next one is written to.
 //! - The identity of a segment is durable before the file has its name, the name is durable before
 //!   an entry in it is acknowledged, and neither is ever written again in this use of the file.
@@ -32,7 +33,6 @@ mod upkeep;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use kernel::{Epoch, Index};
@@ -81,7 +81,6 @@ impl Options {
 /// The log in a folder of a local disk.
 pub struct FileLog {
     front: Front,
-    back: Option<JoinHandle<()>>,
 }
 
 impl FileLog {
@@ -98,38 +97,8 @@ impl FileLog {
         sink: EventSink,
     ) -> Result<FileLog, OpenError> {
         let front = open::open(disk, dir, options, sink, true)?;
-        let shared = front.shared.clone();
-        let back = std::thread::Builder::new()
-            .name("log".into())
-            .spawn(move || commit_loop(&shared))
-            .map_err(recovery::io_error("start the log's thread".into()))?;
         upkeep::kick(&front.shared);
-        Ok(FileLog { front, back: Some(back) })
-    }
-}
-
-/// Commits what is queued, until the log is closed or poisoned.
-fn commit_loop(shared: &Shared) {
-    let mut runs = Vec::new();
-    loop {
-        {
-            let mut queue = shared.want_queue();
-            queue.give_back(&mut runs);
-            while queue.runs.is_empty() {
-                if queue.closing || queue.lost.is_some() {
-                    return;
-                }
-                shared.queue_filled.wait(&mut queue);
-            }
-        }
-        // Not a linger: with a core to spare this comes back at once. With none, an owner that is
-        // about to append goes first, and one sync serves more entries.
-        std::thread::yield_now();
-        {
-            let mut queue = shared.want_queue();
-            runs = shared.take(&mut queue, usize::MAX);
-        }
-        shared.commit(&runs);
+        Ok(FileLog { front })
     }
 }
 
@@ -150,6 +119,10 @@ impl Log for FileLog {
         self.front.append(&payload)
     }
 
+    fn commit(&mut self) {
+        self.front.shared.commit(usize::MAX);
+    }
+
     fn replay(&self, from: Index, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), LogError> {
         self.front.replay(from, visit)
     }
@@ -167,15 +140,11 @@ impl Log for FileLog {
 /// Writes what is queued, then lets go of the folder.
 impl Drop for FileLog {
     fn drop(&mut self) {
+        self.commit();
         let shared = &self.front.shared;
         shared.closing.store(true, Ordering::Release);
-        {
-            let mut queue = shared.queue.lock();
-            queue.closing = true;
-            shared.queue_filled.notify_all();
-        }
         let upkeep = shared.rooms.lock().upkeep.take();
-        for thread in self.back.take().into_iter().chain(upkeep) {
+        if let Some(thread) = upkeep {
             // A panic there has been reported there.
             let _ = thread.join();
         }

@@ -171,7 +171,8 @@ pub enum LogError {
     },
 }
 
-/// Where events go. Called from the log's own thread; must not block.
+/// Where events go. Called from inside the owner's calls or from threads of the log's own; must not
+/// block, nor call the log.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// A log, opened by its owner. See the module for the terms.
@@ -192,14 +193,18 @@ pub trait Log: Send {
 
     /// Queues an entry, without waiting for the disk, and says which index it has.
     ///
-    /// Many appends may be in flight. They become durable in order, and [`Event::Durable`] says
-    /// how far. One sync may cover several; the log never waits for more to come before it starts
-    /// one.
+    /// Many appends may be in flight. They become durable in order, at the latest after
+    /// [`Log::commit`], and [`Event::Durable`] says how far.
     ///
     /// # Errors
     /// See [`AppendError`]: whenever one is returned, nothing was written, and the index is not
     /// used up.
     fn append(&mut self, payload: Bytes) -> Result<Index, AppendError>;
+
+    /// Sees to it that what was appended becomes durable. The owner calls it when it has appended
+    /// what there was to append; one sync covers all of it. A log may do the work in here, and tell
+    /// its events before this returns.
+    fn commit(&mut self);
 
     /// Passes every entry that counts, from index `from` on and up to the last one known durable,
     /// to `visit`, in order, barriers included, stale entries left out.

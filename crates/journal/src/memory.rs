@@ -104,6 +104,9 @@ impl Log for MemoryLog {
         Ok(index)
     }
 
+    /// Nothing: an append is durable at once.
+    fn commit(&mut self) {}
+
     fn replay(&self, from: Index, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), LogError> {
         let entries = {
             let state = self.store.state.lock();

@@ -4,7 +4,7 @@
 //!   loop: wait for a note, a request or a deadline
 //!         notes     the log is durable so far: apply, publish
 //!                   a checkpoint is done: drop the frozen layer, trim
-//!         requests  take a fair batch, stamp, append
+//!         requests  take a fair batch, stamp, append, commit
 //!         timers    append a pulse when one is due; load ahead when idle
 //!         memory    begin a checkpoint when the overlay has grown
 //! ```
@@ -189,6 +189,7 @@ impl Runner {
                     std::thread::yield_now();
                 }
                 self.append();
+                self.shard.commit();
                 self.load_timers();
                 self.checkpoint();
             }

@@ -241,6 +241,11 @@ impl<T> Shard<T> {
         }
     }
 
+    /// Has the log make durable what was submitted; its events say when it is.
+    pub fn commit(&mut self) {
+        self.log.commit();
+    }
+
     fn append_failed(&mut self, error: AppendError) -> SubmitError {
         match error {
             AppendError::NoRoom => SubmitError::NoRoom,

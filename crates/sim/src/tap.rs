@@ -35,6 +35,10 @@ impl Log for Tap {
         Ok(index)
     }
 
+    fn commit(&mut self) {
+        self.log.commit();
+    }
+
     fn replay(&self, from: Index, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), LogError> {
         self.log.replay(from, visit)
     }
@@ -68,6 +72,8 @@ impl Log for PaperLog {
     fn append(&mut self, _payload: Bytes) -> Result<Index, AppendError> {
         Ok(self.next_index())
     }
+
+    fn commit(&mut self) {}
 
     fn replay(&self, from: Index, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), LogError> {
         for record in self.0.iter().filter(|record| record.index >= from) {

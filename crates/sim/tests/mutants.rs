@@ -70,6 +70,10 @@ impl Log for BrokenLog {
         Ok(index)
     }
 
+    fn commit(&mut self) {
+        self.log.commit();
+    }
+
     fn replay(&self, from: Index, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), LogError> {
         let end = Index(self.log.next_index().0 - 1);
         let hides = self.fault == LogFault::HidesTheLast && end.0 > 20;

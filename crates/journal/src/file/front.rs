@@ -1,11 +1,10 @@
-//! The owner's side: gives out indexes and places, queues bytes, never touches the disk.
+//! The owner's side: gives out indexes and places, queues bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kernel::{Epoch, Index};
-use parking_lot::MutexGuard;
 
 use super::format::{
     BARRIER_ROOM_BYTES, ENTRY_HEADER_BYTES, EntryHeader, HEADER_BYTES, START_BYTES, START_OFFSET,
@@ -109,17 +108,14 @@ impl Front {
 
     fn enqueue(&self, header: &EntryHeader, payload: &[u8], start: Option<Start>) {
         let seed = self.segment.identity.seed();
-        // Before the lock, which the log's thread needs for its next batch.
         let sealed = header.seal(seed, payload);
-        let mut guard = self.shared.queue.lock();
-        let queue = &mut *guard;
+        let mut queue = self.shared.queue.lock();
         if queue.lost.is_some() {
             // It happened just now: the entry counts as one that was in flight.
             return;
         }
-        let was_empty = queue.runs.is_empty();
         let mut added_bytes = 0;
-        if was_empty || start.is_some() {
+        if queue.runs.is_empty() || start.is_some() {
             let mut bytes = queue.buffers.pop().unwrap_or_default();
             bytes.extend(start.iter().flat_map(|start| start.encode(seed)));
             added_bytes += bytes.len();
@@ -137,14 +133,6 @@ impl Front {
         run.last = header.index;
         added_bytes += run.bytes.len() - before;
         self.shared.queued_bytes.fetch_add(added_bytes, Ordering::AcqRel);
-        if self.shared.queue_wanted.load(Ordering::Relaxed) {
-            MutexGuard::unlock_fair(guard);
-        } else {
-            drop(guard);
-        }
-        if was_empty {
-            self.shared.queue_filled.notify_one();
-        }
     }
 
     pub(crate) fn first_index(&self) -> Index {

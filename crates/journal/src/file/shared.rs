@@ -1,4 +1,4 @@
-//! What the owner's thread, the committing thread and the upkeep have in common.
+//! What the owner's thread and the upkeep have in common.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use kernel::Index;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::format::first_entry_bytes;
 use super::segment::{Blank, Segment, Yard};
@@ -22,10 +22,6 @@ pub(crate) struct Shared {
     /// Held for as long as anyone may still write.
     pub(crate) _lock: Box<dyn Lock>,
     pub(crate) queue: Mutex<Queue>,
-    pub(crate) queue_filled: Condvar,
-    /// A commit wants the queue. Whoever holds it hands it over: a woken thread would else lose
-    /// the race for it to an owner who appends without a pause, again and again.
-    pub(crate) queue_wanted: AtomicBool,
     /// Bytes in the queue.
     pub(crate) queued_bytes: AtomicUsize,
     /// An append was refused because the queue was full.
@@ -46,7 +42,6 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) runs: Vec<Run>,
-    pub(crate) closing: bool,
     pub(crate) lost: Option<LostCause>,
     pub(crate) buffers: Vec<Vec<u8>>,
 }
@@ -100,8 +95,6 @@ impl Shared {
             yard,
             _lock: lock,
             queue: Mutex::new(Queue::default()),
-            queue_filled: Condvar::new(),
-            queue_wanted: AtomicBool::new(false),
             queued_bytes: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -150,18 +143,19 @@ impl Shared {
             queue.lost = Some(cause.clone());
             queue.runs.clear();
             self.lost.store(true, Ordering::Release);
-            self.queue_filled.notify_all();
         }
         self.tell(Event::Lost(cause));
     }
 
-    /// Writes the runs, makes them durable and says so. Leaves the runs, for their buffers.
+    /// Takes the oldest `count` entries out of the queue, or all if there are fewer; writes them,
+    /// makes them durable and says so.
     ///
     /// A segment is synced before the next one is written to: so anything in a later segment
     /// proves that all of the earlier one was durable, which recovery relies on.
-    pub(crate) fn commit(&self, runs: &[Run]) {
+    pub(crate) fn commit(&self, count: usize) {
+        let runs = self.take(&mut self.queue.lock(), count);
         let Some(last) = runs.last() else { return };
-        if let Err((doing, error)) = write_runs(runs) {
+        if let Err((doing, error)) = write_runs(&runs) {
             self.poison(doing, &error);
             return;
         }
@@ -169,18 +163,10 @@ impl Shared {
         if self.refused.swap(false, Ordering::AcqRel) {
             self.tell(Event::Room);
         }
+        self.queue.lock().give_back(runs);
     }
 
-    /// The queue, for a commit.
-    pub(crate) fn want_queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue_wanted.store(true, Ordering::Relaxed);
-        let queue = self.queue.lock();
-        self.queue_wanted.store(false, Ordering::Relaxed);
-        queue
-    }
-
-    /// Takes the oldest `count` entries out of the queue, or all if there are fewer.
-    pub(crate) fn take(&self, queue: &mut Queue, count: usize) -> Vec<Run> {
+    fn take(&self, queue: &mut Queue, count: usize) -> Vec<Run> {
         let taken = if count == usize::MAX {
             std::mem::take(&mut queue.runs)
         } else {
@@ -238,8 +224,8 @@ impl Queue {
     }
 
     /// Gives buffers back for the next appends.
-    pub(crate) fn give_back(&mut self, runs: &mut Vec<Run>) {
-        for run in runs.drain(..) {
+    fn give_back(&mut self, runs: Vec<Run>) {
+        for run in runs {
             if self.buffers.len() < 2 && run.bytes.capacity() <= BUFFER_KEPT_BYTES {
                 let mut bytes = run.bytes;
                 bytes.clear();
