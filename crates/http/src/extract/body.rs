@@ -43,8 +43,7 @@ impl<T: DeserializeOwned> FromRequest<Ctx> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Json<T>, Problem> {
-        require_json(request.headers())?;
-        let raw = read(request.into_body(), ctx).await?;
+        let raw = read_json(request, ctx).await?;
         Ok(Json { value: parse(&raw)?, raw })
     }
 }
@@ -112,6 +111,15 @@ fn invalid<T: DeserializeOwned>(raw: &[u8]) -> Problem {
         Ok(_) => "something follows the end of the JSON".to_owned(),
     };
     ProblemKind::InvalidBody.because(detail)
+}
+
+/// Reads a body that says it is JSON, for [`parse`].
+///
+/// # Errors
+/// `unsupported-media-type`, and those of [`read`].
+pub async fn read_json(request: Request, ctx: &Ctx) -> Result<Bytes, Problem> {
+    require_json(request.headers())?;
+    read(request.into_body(), ctx).await
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {

@@ -195,7 +195,7 @@ async fn a_batch_gives_a_result_for_each() {
     let batch = json!({"messages": [
         {"clientMessageId": "a", "body": 1},
         {"clientMessageId": "b", "body": "x".repeat(101)},
-        {"body": 3, "messageGroupId": "g"},
+        {"body": 3, "attributes": {"a": null}},
         {"clientMessageId": "d", "body": 4, "priority": 10},
         {"clientMessageId": "e", "body": 5},
         {"clientMessageId": "f", "body": 6},
@@ -232,6 +232,53 @@ async fn a_batch_gives_a_result_for_each() {
     let path = "/v1/queues/jobs/messages:change-visibility";
     Server::ok(&server.post(path, &extend.to_string()).await, 200);
     assert_eq!(server.receive("jobs", json!({})).await.len(), 1, "0 gives it back");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_of_a_batch_that_cannot_be_read_keeps_no_other_out() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let topic = json!({"name": "news"}).to_string();
+    Server::ok(&server.post("/v1/topics", &topic).await, 201);
+    let batch = json!({"messages": [
+        {"clientMessageId": "a", "body": 1},
+        {"clientMessageId": "b", "bodi": 2},
+        7,
+        {"clientMessageId": 4, "body": 4},
+        {"clientMessageId": "e", "body": 5, "delaySeconds": "soon"},
+        {"clientMessageId": "f", "body": 6},
+    ]});
+    for path in ["/v1/queues/jobs/messages:batch", "/v1/topics/news/messages:batch"] {
+        let answer = server.post(path, &batch.to_string()).await;
+        let results = Server::ok(&answer, 200)["results"].clone();
+        let named: Vec<_> = (0..6).map(|n| results[n]["clientMessageId"].as_str()).collect();
+        assert_eq!(named, [Some("a"), Some("b"), None, None, Some("e"), Some("f")], "{path}");
+        for (n, part) in [(1, "bodi"), (2, "7"), (3, "clientMessageId"), (4, "delaySeconds")] {
+            let error = &results[n]["error"];
+            assert_eq!((&error["type"], &error["status"]), (&json!("invalid-body"), &json!(400)));
+            assert!(error["detail"].as_str().is_some_and(|said| said.contains(part)), "{error}");
+        }
+        assert!(results[0]["messageId"].is_string() && results[5]["messageId"].is_string());
+    }
+    let got = server.receive("jobs", json!({"maxMessages": 100})).await;
+    let bodies: Vec<_> = got.iter().map(|message| message["body"].clone()).collect();
+    assert_eq!(bodies, [1, 6]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_group_means_nothing_to_a_queue_without_order_but_its_receiver_sees_it() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    for body in [1, 2] {
+        server.send_to("jobs", json!({"body": body, "messageGroupId": "g"})).await;
+    }
+    let peeked = server.get("/v1/queues/jobs/messages?state=visible").await;
+    assert_eq!(Server::ok(&peeked, 200)["messages"][0]["messageGroupId"], "g");
+    let got = server.receive("jobs", json!({"maxMessages": 10})).await;
+    assert_eq!(got.len(), 2, "the first does not hold up the second");
+    assert_eq!(got[1]["messageGroupId"], "g");
     server.stop().await;
 }
 
@@ -652,13 +699,15 @@ async fn bad_input_is_refused_with_its_place() {
         (send, r#"{"body": 1, "delaySeconds": 1.5}"#, "delaySeconds"),
         (send, r#"{"body": 1, "priority": 10}"#, "priority"),
         (send, r#"{"body": 1, "priority": 256}"#, "priority"),
-        (send, r#"{"body": 1, "messageGroupId": "g"}"#, "messageGroupId"),
+        (send, r#"{"body": 1, "messageGroupId": 7}"#, "messageGroupId"),
         (send, r#"{"body": 1, "attributes": {"a": null}}"#, "attributes.a"),
         (send, r#"{"body": 1, "attributes": {"": "x"}}"#, "attributes"),
         (send, r#"{"body": 1, "clientMessageId": "x"}"#, "clientMessageId"),
         (send, &long, "deduplicationKey"),
         (batch, r#"{"messages": []}"#, "messages"),
-        (batch, r#"{"messages": [{"body": 1}, {}]}"#, "messages[1]"),
+        (batch, r#"{"messages": [{"body": 1}], "more": 2}"#, "more"),
+        (batch, r#"{"messages": {"body": 1}}"#, "messages"),
+        (batch, r#"{"messages": [{"body": 1}"#, "EOF"),
         (receive, r#"{"maxMessages": 0}"#, "maxMessages"),
         (receive, r#"{"maxMessages": 101}"#, "maxMessages"),
         (receive, r#"{"waitSeconds": 21}"#, "waitSeconds"),

@@ -211,7 +211,7 @@ fn a_queue_is_shown_changed_and_deleted() {
             &["queue", "update", "jobs", "--backoff", "9s", "--backoff-max", "1s"],
             "--backoff-max: it must",
         ),
-        (&["queue", "send", "jobs", "x", "--group", "g"], "--group: only a FIFO queue"),
+        (&["queue", "send", "jobs", "x", "--group", ""], "--group: it has 1 to"),
         (&["queue", "peek", "jobs", "--cursor", "!"], "--cursor: not a cursor"),
         (&["queue", "redrive", "jobs", "--to", "lost"], "--to: there is no queue `lost`"),
         (&["queue", "redrive", "jobs", "--filter", "5"], "--filter: "),
@@ -527,6 +527,23 @@ fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_name
         let named = format!("--ca-cert {bad}: ");
         assert!(text(&wrong.stderr).contains(&named), "{}", text(&wrong.stderr));
     }
+}
+
+#[test]
+fn a_certificate_that_only_an_authority_may_have_is_told_as_such() {
+    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".into()]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let signing_key = rcgen::KeyPair::generate().expect("a key");
+    let made = params.self_signed(&signing_key).expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (cert, secret) = (path("cert.pem"), path("key.pem"));
+    std::fs::write(&cert, made.pem()).expect("it can be written");
+    std::fs::write(&secret, signing_key.serialize_pem()).expect("it can be written");
+    let server = Server::start_with(&["--dev", "--tls-cert", &cert, "--tls-key", &secret]);
+    let refused = server.run(&["queue", "ls", "--ca-cert", &cert]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("CA:FALSE"), "{}", text(&refused.stderr));
 }
 
 #[test]

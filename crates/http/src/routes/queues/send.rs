@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use axum::Json as Answer;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use queue::parcel::{Body, Parcel};
 use queue::{
@@ -11,14 +12,15 @@ use queue::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::batch::BatchResults;
 use super::settings::SECONDS_MAX;
 use super::{find, refused};
-use crate::app::EdgeState;
+use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path};
+use crate::extract::{Idempotency, Json, Path, parse, read_json};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
@@ -86,7 +88,7 @@ pub(super) struct NewMessage {
     attributes: BTreeMap<String, Value>,
     /// Hidden for so long; up to ten years.
     delay_seconds: Option<u64>,
-    /// The group in which order is kept. Needed by a FIFO queue, and by no other.
+    /// The group in which order is kept. A FIFO queue needs it; any other only hands it on.
     message_group_id: Option<String>,
     /// A second message with this key within the queue's window is not sent again.
     deduplication_key: Option<String>,
@@ -101,6 +103,68 @@ pub(super) struct NewMessage {
 pub(super) struct NewMessages {
     /// 1 to 1000, in this order.
     messages: Vec<NewMessage>,
+}
+
+/// The same, when something in it is wrong.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LooseMessages {
+    messages: Vec<Box<RawValue>>,
+}
+
+/// What can be said of a message that cannot be read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    client_message_id: Option<String>,
+}
+
+/// A request with many messages, each of which is good or bad by itself.
+pub(super) struct Batch {
+    pub(super) messages: Vec<Result<NewMessage, Problem>>,
+    /// What their sender calls each.
+    pub(super) client_message_ids: Vec<Option<String>>,
+    /// As it came, for digests.
+    pub(super) raw: Bytes,
+}
+
+impl FromRequest<Ctx> for Batch {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Batch, Problem> {
+        let raw = read_json(request, ctx).await?;
+        let messages = match parse::<NewMessages>(&raw) {
+            Ok(all) => all.messages.into_iter().map(Ok).collect(),
+            Err(problem) => read_one_by_one(&raw).ok_or(problem)?,
+        };
+        if !(1..=BATCH_MAX).contains(&messages.len()) {
+            let detail = format!("at messages: there are 1 to {BATCH_MAX}");
+            return Err(ProblemKind::InvalidBody.because(detail));
+        }
+        let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
+        Ok(Batch { messages, client_message_ids, raw })
+    }
+}
+
+type Unread = (Option<String>, Problem);
+
+/// Only who sends something wrong pays for reading it twice. `None` when it is no list of messages.
+#[cold]
+fn read_one_by_one(raw: &[u8]) -> Option<Vec<Result<NewMessage, Unread>>> {
+    let loose: LooseMessages = parse(raw).ok()?;
+    let one = |message: Box<RawValue>| {
+        let message = message.get().as_bytes();
+        let name = || parse::<Named>(message).unwrap_or_default().client_message_id;
+        parse(message).map_err(|problem| (name(), problem))
+    };
+    Some(loose.messages.into_iter().map(one).collect())
+}
+
+fn named(message: Result<NewMessage, Unread>) -> (Option<String>, Result<NewMessage, Problem>) {
+    match message {
+        Ok(mut message) => (message.client_message_id.take(), Ok(message)),
+        Err((name, problem)) => (name, Err(problem)),
+    }
 }
 
 /// A message that is in the queue.
@@ -187,18 +251,18 @@ pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
 
 impl NewMessage {
     fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
-        let packed = self.packed_for(&definition.settings, trace_id, too_large)?;
-        match (definition.settings.mode, &packed.message.group) {
-            (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
-            (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
-            _ => Ok(packed),
+        let settings = &definition.settings;
+        if settings.mode == Mode::Fifo && self.message_group_id.is_none() {
+            return Err(not_taken(SendRefusal::GroupMissing));
         }
+        self.packed_for(settings, settings.mode, trace_id, too_large)
     }
 
     /// As [`NewMessage::packed`], for whoever takes messages with and without a group.
     pub(super) fn packed_for(
         self,
         settings: &Settings,
+        mode: Mode,
         trace_id: Option<u128>,
         too_large: SayTooLarge,
     ) -> Result<Outgoing, Problem> {
@@ -222,11 +286,18 @@ impl NewMessage {
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
+        let mut group = self.message_group_id;
+        if mode == Mode::Standard
+            && let Some(group) = group.take()
+        {
+            // Without meaning to a queue without order, but the receiver may want it.
+            parcel.note_group(&group);
+        }
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
         message.priority = self.priority;
-        message.group = self.message_group_id;
+        message.group = group;
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));
         }
@@ -239,19 +310,6 @@ pub(super) fn good_of(packed: &[Result<Outgoing, Problem>]) -> Vec<(usize, Outgo
     let good =
         |(place, packed): (usize, &Result<_, _>)| Some((place, packed.as_ref().ok().cloned()?));
     packed.iter().enumerate().filter_map(good).collect()
-}
-
-/// The messages of a batch, and what their sender calls each.
-pub(super) fn opened(
-    batch: NewMessages,
-) -> Result<(Vec<NewMessage>, Vec<Option<String>>), Problem> {
-    let mut messages = batch.messages;
-    if (1..=BATCH_MAX).contains(&messages.len()) {
-        let ids = messages.iter_mut().map(|message| message.client_message_id.take()).collect();
-        return Ok((messages, ids));
-    }
-    let detail = format!("at messages: there are 1 to {BATCH_MAX}");
-    Err(ProblemKind::InvalidBody.because(detail))
 }
 
 pub(super) fn trace_id(headers: &HeaderMap) -> Option<u128> {
@@ -301,15 +359,14 @@ pub(super) async fn batch(
     Path(name): Path<String>,
     headers: HeaderMap,
     idempotency: Idempotency,
-    body: Json<NewMessages>,
+    batch: Batch,
 ) -> Result<Answer<BatchResults<MessageSent>>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
-    let (messages, client_message_ids) = opened(body.value)?;
     let trace_id = trace_id(&headers);
-    let packed = messages.into_iter().map(|message| message.packed(&definition, trace_id));
+    let packed = batch.messages.into_iter().map(|message| message?.packed(&definition, trace_id));
     let packed: Vec<_> = packed.collect();
     let good = good_of(&packed);
-    let key = idempotency.with(caller.tenant, &body.raw);
+    let key = idempotency.with(caller.tenant, &batch.raw);
     let place = queue::place(caller.tenant, &name);
     service::admit(&edge, &caller, place, key, good.len()).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
@@ -323,5 +380,5 @@ pub(super) async fn batch(
         let sent = sent.next().expect("an answer for each that was sent");
         sent.map(shown).map_err(not_taken)
     });
-    Ok(Answer(BatchResults::new(outcomes, client_message_ids)))
+    Ok(Answer(BatchResults::new(outcomes, batch.client_message_ids)))
 }

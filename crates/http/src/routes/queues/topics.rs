@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::batch::BatchResults;
 use super::define::NewQueue;
-use super::send::{BATCH_BODY_BYTES_MAX, NewMessage, NewMessages, good_of, opened, trace_id};
+use super::send::{BATCH_BODY_BYTES_MAX, Batch, NewMessage, NewMessages, good_of, trace_id};
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
@@ -326,12 +326,15 @@ async fn publish_all(
     caller: &Caller,
     topic: &str,
     key: Option<IdempotencyKey>,
-    messages: Vec<NewMessage>,
+    messages: Vec<Result<NewMessage, Problem>>,
     trace_id: Option<u128>,
 ) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
     let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
-    let pack = |message: NewMessage| message.packed_for(&usual, trace_id, too_large);
+    // With its group: which of the subscriptions have order is known where it is fanned out.
+    let pack = |message: Result<NewMessage, Problem>| {
+        message?.packed_for(&usual, queue::Mode::Fifo, trace_id, too_large)
+    };
     let packed: Vec<_> = messages.into_iter().map(pack).collect();
     let good = good_of(&packed);
     let place = queue::topic_place(caller.tenant, topic);
@@ -367,7 +370,7 @@ async fn publish(
     body: Json<NewMessage>,
 ) -> Result<(StatusCode, Answer<MessagePublished>), Problem> {
     let key = idempotency.with(caller.tenant, &body.raw);
-    let messages = vec![body.value];
+    let messages = vec![Ok(body.value)];
     let trace_id = trace_id(&headers);
     let mut sent = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
     Ok((StatusCode::ACCEPTED, Answer(sent.remove(0)?)))
@@ -379,11 +382,10 @@ async fn publish_batch(
     Path(topic): Path<String>,
     headers: HeaderMap,
     idempotency: Idempotency,
-    body: Json<NewMessages>,
+    batch: Batch,
 ) -> Result<Answer<BatchResults<MessagePublished>>, Problem> {
-    let (messages, client_message_ids) = opened(body.value)?;
-    let key = idempotency.with(caller.tenant, &body.raw);
+    let key = idempotency.with(caller.tenant, &batch.raw);
     let trace_id = trace_id(&headers);
-    let outcomes = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
-    Ok(Answer(BatchResults::new(outcomes, client_message_ids)))
+    let outcomes = publish_all(&edge, &caller, &topic, key, batch.messages, trace_id).await?;
+    Ok(Answer(BatchResults::new(outcomes, batch.client_message_ids)))
 }
