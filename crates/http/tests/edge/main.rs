@@ -13,6 +13,7 @@ mod metrics;
 mod queues;
 mod quotas;
 mod refusals;
+mod settle;
 mod shutdown;
 mod slow;
 mod sqs_attempts;

@@ -18,6 +18,8 @@ use crate::route::{Routes, doc};
 
 /// Handles in bulk.
 const HANDLES_MAX: usize = 1000;
+/// Handles in one command: their messages are read as one, and may be 256 KiB each.
+const HANDLES_AT_ONCE: usize = 64;
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1024;
 
@@ -250,10 +252,20 @@ async fn settle_many(
     let receipts: Vec<_> = handles.iter().map(|handle| receipt(handle)).collect();
     let good: Vec<_> = receipts.iter().flatten().copied().collect();
     // Even with none at all: a queue that is not there is said to be so.
-    let mut settled = settle(edge, caller, name, &command(good)).await?.into_iter();
+    let (first, rest) = good.split_at(good.len().min(HANDLES_AT_ONCE));
+    let first = settle(edge, caller, name, &command(first.to_vec())).await?;
+    let mut outcomes: Vec<_> = first.into_iter().map(outcome).collect();
+    for part in rest.chunks(HANDLES_AT_ONCE) {
+        // What was settled before is not undone by what comes after it.
+        match settle(edge, caller, name, &command(part.to_vec())).await {
+            Ok(settled) => outcomes.extend(settled.into_iter().map(outcome)),
+            Err(problem) => outcomes.extend(part.iter().map(|_| Err(problem.clone()))),
+        }
+    }
+    let mut outcomes = outcomes.into_iter();
     let results = receipts.into_iter().enumerate().map(|(index, receipt)| {
         let outcome = match receipt {
-            Some(_) => outcome(settled.next().expect("an answer for each")),
+            Some(_) => outcomes.next().expect("one for each"),
             None => Err(forged()),
         };
         SettledResult { index, error: outcome.err() }
