@@ -192,7 +192,9 @@ impl App {
                     Err(panic) => seen.defect(app, panic.as_ref()),
                 }
             }
-            Found::OtherMethods(allow) => other_method(request.method(), allow),
+            Found::OtherMethods(allow) => {
+                other_method(request.method(), request.uri().path(), allow)
+            }
             Found::Nothing => unknown_path(request.method(), request.uri()),
         }
     }
@@ -240,12 +242,17 @@ async fn caught(mut answer: Answer) -> Result<Response, Box<dyn Any + Send>> {
     .await
 }
 
-fn other_method(method: &Method, allow: &HeaderValue) -> Response {
+fn other_method(method: &Method, path: &str, allow: &HeaderValue) -> Response {
     if *method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, [(ALLOW, allow.clone())]).into_response();
     }
     let methods = allow.to_str().unwrap_or_default();
-    let detail = format!("this path does not have {method}; it has {methods}");
+    let mut detail = format!("this path does not have {method}; it has {methods}");
+    if let Some((_, verb)) = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')) {
+        // Else it sounds as if whoever misspells a verb had meant a name.
+        detail
+            .push_str(&format!("; it has no verb {verb:?}, so that is taken as a part of a name"));
+    }
     ProblemKind::MethodNotAllowed.because(detail).allowing(allow.clone()).into_response()
 }
 

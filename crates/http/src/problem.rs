@@ -64,7 +64,6 @@ problems! {
     InvalidParameter "invalid-parameter" 400 "A parameter has a value it cannot have" No;
     /// A header has a value it cannot have.
     InvalidHeader "invalid-header" 400 "A header has a value it cannot have" No;
-    /// A cursor that this server did not give, or gave for another list.
     /// The request breaks HTTP itself.
     BadRequest "bad-request" 400 "The request is not well formed" No;
     /// No key or token, or one that does not open anything.
@@ -279,6 +278,11 @@ impl From<node::Refusal> for Problem {
                 ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", limit_bytes)
             }
             Refusal::Archive { .. } | Refusal::ArchiveWrite { .. } => {
+                // What the archive says is for the operator: it may name files of the server.
+                tracing::error!("{detail}");
+                let does =
+                    if matches!(refusal, Refusal::Archive { .. }) { "read" } else { "written to" };
+                let detail = format!("the archive cannot be {does}; the server's log says why");
                 ProblemKind::ArchiveUnavailable.because(detail).retry_after_ms(BY_HAND_MS)
             }
         }

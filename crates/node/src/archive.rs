@@ -61,8 +61,17 @@ impl Archive {
         }
     }
 
-    /// [`Error::NotFound`] only of what is not there although the archive is.
-    async fn unless_away<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// [`Error::NotFound`] only of what is not there although the archive is: seen to be there before
+    /// it was looked for, and after. It may have come back in between.
+    async fn unless_away<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, Error> {
+        let mut outcome = ask().await;
+        if matches!(outcome, Err(Error::NotFound { .. })) {
+            self.check().await?;
+            outcome = ask().await;
+        }
         if matches!(outcome, Err(Error::NotFound { .. })) {
             self.check().await?;
         }
@@ -70,7 +79,7 @@ impl Archive {
     }
 
     pub(crate) async fn get(&self, path: &Path) -> Result<GetResult, Error> {
-        self.unless_away(self.store.get(path).await).await
+        self.unless_away(|| self.store.get(path)).await
     }
 
     /// It is durable when this resolves.
@@ -81,7 +90,7 @@ impl Archive {
 
     /// One that is not there is deleted.
     pub(crate) async fn delete(&self, path: &Path) -> Result<(), Error> {
-        match self.unless_away(self.store.delete(path).await).await {
+        match self.unless_away(|| self.store.delete(path)).await {
             Err(Error::NotFound { .. }) => Ok(()),
             outcome => outcome,
         }
@@ -94,5 +103,29 @@ impl Archive {
     ) -> Result<BoxStream<'static, Result<ObjectMeta, Error>>, Error> {
         self.check().await?;
         Ok(self.store.list(Some(folder)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_missed_while_the_archive_comes_back_is_looked_for_again() {
+        let store = Arc::new(object_store::memory::InMemory::new());
+        store.put(&Path::from(MARK), PutPayload::new()).await.expect("memory takes it");
+        let archive = Archive { store };
+        let (path, asked) = (Path::from("body"), Cell::new(0));
+        let missing = || Error::NotFound { path: path.to_string(), source: "away".into() };
+        let outcome = archive.unless_away(async || {
+            asked.set(asked.get() + 1);
+            // The disk is mounted after the first look and before the mark is looked for.
+            if asked.get() == 1 { Err(missing()) } else { Ok("found") }
+        });
+        assert_eq!(outcome.await.ok(), Some("found"));
+        let outcome = archive.unless_away(async || Err::<(), _>(missing())).await;
+        assert!(matches!(outcome, Err(Error::NotFound { .. })), "it is there, and the body is not");
     }
 }

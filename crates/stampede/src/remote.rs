@@ -189,6 +189,11 @@ pub(crate) fn told(error: &Error) -> String {
             format!("{said}; --key or STAMPEDE_KEY gives the key")
         }
         Error::Problem(_) => in_flags(&said),
+        // What `openssl req -x509` makes unless it is told otherwise.
+        Error::Unreachable { .. } if said.contains("CaUsedAsEndEntity") => format!(
+            "{said}; the server's certificate says CA:TRUE: an authority may sign a server's \
+             certificate but not be one (openssl: -addext basicConstraints=critical,CA:FALSE)"
+        ),
         Error::Unreachable { .. } if said.contains("certificate") => {
             format!("{said}; --ca-cert or STAMPEDE_CA_CERT names whom to trust")
         }

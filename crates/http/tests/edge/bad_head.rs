@@ -21,6 +21,14 @@ async fn unknown_paths_and_methods_are_problems() {
 }
 
 #[tokio::test]
+async fn a_verb_that_there_is_not_is_told_as_such() {
+    let (server, _) = Server::start_product(1).await;
+    let detail = server.post("/v1/queues/jobs:purg", "").await.problem(405, "method-not-allowed");
+    assert!(detail.contains(r#"it has no verb "purg""#), "{detail}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn head_and_options_are_answered() {
     let server = Server::start().await;
     let answer = server.send("HEAD", "/healthz", "", "").await;
