@@ -56,8 +56,6 @@ pub struct ArchivedBody {
 
 /// Of a parcel whose body lies in the archive.
 const ARCHIVED_VERSION: u8 = 2;
-/// Under which name a group is noted: the one that SQS has for it.
-const GROUP_NOTE: &str = "MessageGroupId";
 /// What such a parcel begins with.
 const ARCHIVED_BYTES: usize = 1 + 2 + 8 + 32 + 8;
 
@@ -112,20 +110,6 @@ impl Parcel {
     #[must_use]
     pub fn trace_id(&self) -> Option<u128> {
         Some(u128::from_be_bytes(self.trace_id)).filter(|id| *id != 0)
-    }
-
-    /// Keeps the group of a message for whoever receives it from a queue without order.
-    pub fn note_group(&mut self, group: &str) {
-        self.system.insert(GROUP_NOTE.to_owned(), Attribute::text("String", group));
-    }
-
-    /// What [`Parcel::note_group`] kept.
-    #[must_use]
-    pub fn noted_group(&self) -> Option<&str> {
-        match &self.system.get(GROUP_NOTE)?.value {
-            AttributeValue::Text(group) => Some(group),
-            AttributeValue::Binary(_) => None,
-        }
     }
 
     /// For [`NewMessage::parcel`](crate::NewMessage).

@@ -90,7 +90,8 @@ fn packed(
         Mode::Standard => {
             // Without meaning to a queue without order, but the receiver may want it.
             if let Some(group) = group {
-                parcel.note_group(&group);
+                let name = Name::MessageGroupId.as_str().to_owned();
+                parcel.system.insert(name, Attribute::text("String", &group));
             }
             None
         }
@@ -404,9 +405,7 @@ impl Session<'_> {
             Name::SequenceNumber => {
                 delivery.group.as_ref().map(|_| format!("{:020}", delivery.sequence))
             }
-            Name::MessageGroupId => {
-                delivery.group.clone().or_else(|| parcel.noted_group().map(str::to_owned))
-            }
+            Name::MessageGroupId => delivery.group.clone().or_else(|| noted(name)),
             Name::DeadLetterQueueSourceArn => {
                 delivery.story.as_ref().map(|story| self.arn(&story.queue))
             }

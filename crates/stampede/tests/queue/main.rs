@@ -211,7 +211,7 @@ fn a_queue_is_shown_changed_and_deleted() {
             &["queue", "update", "jobs", "--backoff", "9s", "--backoff-max", "1s"],
             "--backoff-max: it must",
         ),
-        (&["queue", "send", "jobs", "x", "--group", ""], "--group: it has 1 to"),
+        (&["queue", "send", "jobs", "x", "--group", "g"], "--group: only a FIFO queue"),
         (&["queue", "peek", "jobs", "--cursor", "!"], "--cursor: not a cursor"),
         (&["queue", "redrive", "jobs", "--to", "lost"], "--to: there is no queue `lost`"),
         (&["queue", "redrive", "jobs", "--filter", "5"], "--filter: "),

@@ -88,7 +88,7 @@ pub(super) struct NewMessage {
     attributes: BTreeMap<String, Value>,
     /// Hidden for so long; up to ten years.
     delay_seconds: Option<u64>,
-    /// The group in which order is kept. A FIFO queue needs it; any other only hands it on.
+    /// The group in which order is kept. Needed by a FIFO queue, and by no other.
     message_group_id: Option<String>,
     /// A second message with this key within the queue's window is not sent again.
     deduplication_key: Option<String>,
@@ -251,18 +251,18 @@ pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
 
 impl NewMessage {
     fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
-        let settings = &definition.settings;
-        if settings.mode == Mode::Fifo && self.message_group_id.is_none() {
-            return Err(not_taken(SendRefusal::GroupMissing));
+        let packed = self.packed_for(&definition.settings, trace_id, too_large)?;
+        match (definition.settings.mode, &packed.message.group) {
+            (Mode::Fifo, None) => Err(not_taken(SendRefusal::GroupMissing)),
+            (Mode::Standard, Some(_)) => Err(not_taken(SendRefusal::GroupUnexpected)),
+            _ => Ok(packed),
         }
-        self.packed_for(settings, settings.mode, trace_id, too_large)
     }
 
     /// As [`NewMessage::packed`], for whoever takes messages with and without a group.
     pub(super) fn packed_for(
         self,
         settings: &Settings,
-        mode: Mode,
         trace_id: Option<u128>,
         too_large: SayTooLarge,
     ) -> Result<Outgoing, Problem> {
@@ -286,18 +286,11 @@ impl NewMessage {
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
             }
         }
-        let mut group = self.message_group_id;
-        if mode == Mode::Standard
-            && let Some(group) = group.take()
-        {
-            // Without meaning to a queue without order, but the receiver may want it.
-            parcel.note_group(&group);
-        }
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
         message.priority = self.priority;
-        message.group = group;
+        message.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));
         }

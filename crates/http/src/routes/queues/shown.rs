@@ -82,8 +82,6 @@ impl MessageView {
     /// Of a message that was looked at, and what is in it.
     pub(super) fn of_peeked((peeked, parcel): (Peeked, Parcel)) -> MessageView {
         let trace_id = parcel.trace_id().map(|id| format!("{id:032x}"));
-        let noted_group = || parcel.noted_group().map(str::to_owned);
-        let message_group_id = peeked.group.or_else(noted_group);
         let is_binary = matches!(parcel.body, Body::Binary(_));
         let attributes = parcel.attributes.into_iter();
         let about = AboutMessage {
@@ -94,7 +92,7 @@ impl MessageView {
             sent_at: rfc3339(peeked.sent_ms),
             body_encoding: is_binary.then_some("base64"),
             attributes: attributes.map(|(name, value)| (name, attribute_to_json(&value))).collect(),
-            message_group_id,
+            message_group_id: peeked.group,
             trace_id,
             last_reason: peeked.reason,
             dead_letter: peeked.story.map(DeadLetterView::from),

@@ -331,9 +331,8 @@ async fn publish_all(
 ) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
     let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
-    // With its group: which of the subscriptions have order is known where it is fanned out.
     let pack = |message: Result<NewMessage, Problem>| {
-        message?.packed_for(&usual, queue::Mode::Fifo, trace_id, too_large)
+        message?.packed_for(&usual, trace_id, too_large)
     };
     let packed: Vec<_> = messages.into_iter().map(pack).collect();
     let good = good_of(&packed);
