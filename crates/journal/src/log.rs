@@ -59,7 +59,7 @@ pub struct Record {
     pub payload: Bytes,
 }
 
-/// What the log tells its owner, in order, from a thread of its own.
+/// What the log tells its owner, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Every append up to and including this index is durable. Never goes back.

@@ -18,7 +18,7 @@ pub struct SimLog {
     front: Front,
 }
 
-/// What the threads of the file log would do, done on demand. Does nothing once the log is dropped.
+/// What commits and upkeep of the file log do, done on demand. Does nothing once the log is dropped.
 #[derive(Clone)]
 pub struct SimHandle {
     shared: Weak<Shared>,

@@ -55,7 +55,7 @@ fn file_on_a_real_disk_conforms() {
 
 const DIR: &str = "/log";
 
-/// The file log, threads included, on a simulated disk that can fail.
+/// The file log, upkeep's thread included, on a simulated disk that can fail.
 struct Threaded {
     disk: SimDisk,
     crashes: u64,
@@ -68,6 +68,9 @@ impl Provider for Threaded {
     }
 
     fn crash(&mut self, log: Box<dyn Log>) {
+        // A log that is dropped commits: some of that reaches the disk, unsynced.
+        let lost_in = Some(self.crashes % 7);
+        self.disk.set_faults(Faults { power_lost_in: lost_in, ..Faults::default() });
         drop(log);
         self.crashes += 1;
         self.disk.crash(self.crashes);

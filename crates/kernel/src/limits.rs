@@ -34,8 +34,8 @@ pub const IDEMPOTENCY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Unique numbers that one entry can give out: its index is shifted by this.
 pub const UNIQUE_BITS: u32 = 24;
 
-/// Entries in flight to the log, at most: one being synced, one on its way. More would only be
-/// smaller.
+/// Entries in flight to the log, at most. One sync may cover all of them; with a log that syncs by
+/// itself one is being synced and one on its way, and more would only be smaller.
 pub const ENTRIES_IN_FLIGHT_MAX: usize = 2;
 
 /// Active rows in memory at which a checkpoint starts.

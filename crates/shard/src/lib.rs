@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A [`Shard`] does nothing by itself. Its owner (a thread of the node, or the simulator) calls
-//! [`Shard::submit`] with requests and a time, passes on what the log says to
-//! [`Shard::on_event`], and gets the answers back from there. So the simulator runs the very
+//! [`Shard::submit`] with requests and a time, then [`Shard::commit`], passes on what the log says
+//! to [`Shard::on_event`], and gets the answers back from there. So the simulator runs the very
 //! code that serves.
 //!
 //! Invariants:

@@ -69,11 +69,6 @@ impl Front {
             return Ok(());
         }
         shared.refused.store(true, Ordering::Release);
-        // A commit that took all of it just before will not look at the flag again.
-        if shared.queued_bytes.load(Ordering::Acquire) < self.queued_bytes_max {
-            shared.refused.store(false, Ordering::Release);
-            return Ok(());
-        }
         Err(AppendError::NoRoom)
     }
 
