@@ -91,6 +91,10 @@ impl Ahead {
         if let Ok(at) = stretch.rows.binary_search_by_key(&position, |(known, _)| *known) {
             let (_, row) = stretch.rows.remove(at).expect("it was found there");
             self.bytes -= row.len() + OVERHEAD_BYTES;
+            if stretch.rows.is_empty() {
+                // Of many lanes that are all used up, the room for rows would be most of what is held.
+                stretch.rows = VecDeque::new();
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel::base::{BaseIter, MemoryBase};
+use kernel::rows::Scan;
 use kernel::{Base, BaseError, Index, Layer, Rows};
 
 use super::*;
@@ -110,17 +111,25 @@ fn rows_ahead_of_many_long_lanes_take_bounded_memory() {
 }
 
 /// One step of a script that goes through everything that changes lanes.
-fn step(bench: &mut Bench, number: usize, draw: usize, held: &mut Vec<Receipt>) -> Reply {
+fn step(
+    bench: &mut Bench,
+    mode: Mode,
+    number: usize,
+    draw: usize,
+    held: &mut Vec<Receipt>,
+) -> Reply {
     let queue = JOBS.to_owned();
-    let kinded = |kind: &str| {
+    let kinded = |n: usize| {
+        let kind = ["even", "odd"][n % 2];
         let mut parcel = Parcel::new(Body::Text(number.to_string()));
         parcel.attributes.insert("kind".into(), Attribute::text("String", kind));
         let priority = u8::try_from(draw % 3).expect("small");
-        NewMessage { priority, parcel: parcel.encode(), ..new("") }
+        let group = (mode == Mode::Fifo).then(|| format!("g{}", n % 7));
+        NewMessage { priority, group, parcel: parcel.encode(), ..new("") }
     };
     let command = match draw % 16 {
         0..=4 => {
-            let messages = (0..draw % 40).map(|n| kinded(["even", "odd"][n % 2])).collect();
+            let messages = (0..draw % 40).map(kinded).collect();
             Command::Send(Send { queue, messages })
         }
         5..=9 => Command::Receive(Receive { queue, max: 7, visibility_ms: Some(60_000) }),
@@ -154,22 +163,40 @@ fn step(bench: &mut Bench, number: usize, draw: usize, held: &mut Vec<Receipt>) 
     reply
 }
 
-#[test]
-fn rows_at_hand_never_change_what_is_answered() {
-    let settings = Settings { retention_ms: 200_000, ..Settings::usual(Mode::Standard) };
-    let (mut remembers, mut forgets) = (bench(settings.clone()), bench(settings));
+fn rows_at_hand_change_nothing(mode: Mode) {
+    let settings = Settings { retention_ms: 200_000, ..Settings::usual(mode) };
+    let (mut remembers, mut forgets) = (bench(settings.clone()), bench(settings.clone()));
     let (mut held, mut held_too) = (Vec::new(), Vec::new());
     let (mut random, mut used) = (1_u64, 0);
     for number in 0..1500 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let draw = usize::try_from(random >> 40).expect("24 bits");
-        let reply = step(&mut remembers, number, draw, &mut held);
-        assert_eq!(reply, step(&mut forgets, number, draw, &mut held_too), "step {number}");
+        let reply = step(&mut remembers, mode, number, draw, &mut held);
+        assert_eq!(reply, step(&mut forgets, mode, number, draw, &mut held_too), "step {number}");
+        if draw.is_multiple_of(199) {
+            for bench in [&mut remembers, &mut forgets] {
+                assert_eq!(bench.apply(&Command::Delete { queue: JOBS.into() }), Reply::Deleted);
+                bench.create(JOBS, settings.clone());
+            }
+            (held, held_too) = (Vec::new(), Vec::new());
+        }
         forgets.rig.machine = Queues::default();
         if draw.is_multiple_of(3) {
             remembers.rig.checkpoint();
+            let all = |bench: &Bench| bench.rig.rows.scan(&Scan::all());
+            assert_eq!(all(&remembers), all(&forgets), "rows after step {number}");
         }
         used += usize::from(remembers.rig.machine.held_ahead_bytes() > 0);
     }
     assert!(used > 100, "only {used} steps had anything at hand");
+}
+
+#[test]
+fn rows_at_hand_never_change_what_a_queue_does() {
+    rows_at_hand_change_nothing(Mode::Standard);
+}
+
+#[test]
+fn rows_at_hand_never_change_what_a_queue_with_order_does() {
+    rows_at_hand_change_nothing(Mode::Fifo);
 }
