@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::{BaseError, Layer, ShardId};
@@ -13,8 +14,8 @@ use crate::inbox::Note;
 use crate::node::panic_text;
 use crate::runner::{NodeInbox, NodeNote};
 
-/// A checkpoint rests this many times as long as it works: on a machine whose cores are all
-/// busy serving, it may take a fifth of one.
+/// A checkpoint rests this many times as long as it works, unless it is waited for: on a machine
+/// whose cores are all busy serving, it may take a fifth of one.
 const REST_FACTOR: u32 = 3;
 /// A rest is never so long that the overlay fills up meanwhile.
 const REST_MAX: Duration = Duration::from_millis(20);
@@ -29,11 +30,13 @@ pub(crate) fn give_way() {
     }
 }
 
-/// Runs a job on a thread of its own and leaves a note in the shard's inbox.
+/// Runs a job on a thread of its own and leaves a note in the shard's inbox. It takes no rest while it
+/// is told to hurry.
 pub(crate) fn start(
     shard: ShardId,
     job: CheckpointJob,
     inbox: Arc<NodeInbox>,
+    hurry: Arc<AtomicBool>,
     histogram: Histogram,
 ) {
     let run = move || {
@@ -42,7 +45,9 @@ pub(crate) fn start(
         let worked_since = Mutex::new(Instant::now());
         let pace = || {
             let mut since = worked_since.lock();
-            std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
+            if !hurry.load(Ordering::Relaxed) {
+                std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
+            }
             *since = Instant::now();
         };
         // A panic in there must not leave the shard waiting for a word that never comes.

@@ -249,14 +249,16 @@ impl<T, N> Inbox<T, N> {
         }
     }
 
-    /// Takes requests for one entry: those that were put back, then one of each tenant in turn.
-    pub(crate) fn take(&self) -> Vec<Request<T>> {
+    /// Takes requests for one entry: those that were put back, then one of each tenant in turn. They
+    /// have so many bytes at most, unless the first alone has more.
+    pub(crate) fn take(&self, bytes_max: usize) -> Vec<Request<T>> {
+        let bytes_max = bytes_max.min(BATCH_BYTES_MAX);
         let mut state = self.state.lock();
         let mut batch = Vec::with_capacity(state.len.min(ENTRY_COMMANDS_MAX));
         let mut bytes = 0;
         while batch.len() < ENTRY_COMMANDS_MAX {
             let Some((request, size)) =
-                state.next(BATCH_BYTES_MAX.saturating_sub(bytes), batch.is_empty())
+                state.next(bytes_max.saturating_sub(bytes), batch.is_empty())
             else {
                 break;
             };
@@ -321,7 +323,7 @@ mod tests {
     }
 
     fn taken(inbox: &Inbox<u32, ()>) -> Vec<(u32, u32)> {
-        let batch = inbox.take();
+        let batch = inbox.take(usize::MAX);
         batch.into_iter().map(|r| (r.envelope.tenant.0, r.ticket)).collect()
     }
 
@@ -389,7 +391,7 @@ mod tests {
         let inbox = inbox();
         let flood = || -> usize { (1..=12).map(|tenant| push_until_full(&inbox, tenant)).sum() };
         assert!(flood() > 0);
-        let batch = inbox.take();
+        let batch = inbox.take(usize::MAX);
         assert!(flood() > 0);
         inbox.put_back(batch);
         assert!(inbox.len() > INBOX_REQUESTS_MAX);
@@ -409,12 +411,27 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_in_bytes_leaves_each_tenant_its_turn() {
+        let inbox = inbox();
+        for (tenant, ticket) in [(1, 0), (1, 1), (1, 2), (2, 0)] {
+            inbox.push(LANE, request(tenant, ticket)).expect("there is room");
+        }
+        let size = request(1, 0).envelope.encoded_len();
+        let take = |bytes: usize| -> Vec<_> {
+            inbox.take(bytes).into_iter().map(|r| (r.envelope.tenant.0, r.ticket)).collect()
+        };
+        assert_eq!(take(2 * size), [(1, 0), (2, 0)]);
+        assert_eq!(take(1), [(1, 1)], "there is always one");
+        assert_eq!(take(2 * size), [(1, 2)]);
+    }
+
+    #[test]
     fn requests_put_back_come_out_first_and_in_order() {
         let inbox = inbox();
         for ticket in 0..3 {
             inbox.push(LANE, request(1, ticket)).expect("there is room");
         }
-        let batch = inbox.take();
+        let batch = inbox.take(usize::MAX);
         inbox.push(LANE, request(1, 3)).expect("there is room");
         inbox.put_back(batch);
         assert_eq!(taken(&inbox), [(1, 0), (1, 1), (1, 2), (1, 3)]);

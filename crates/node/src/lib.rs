@@ -26,6 +26,7 @@ mod known;
 mod mailman;
 mod meters;
 mod node;
+mod pace;
 mod porter;
 mod queue_bodies;
 mod recents_archive;

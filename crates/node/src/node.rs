@@ -618,7 +618,7 @@ fn run_in_thread(
             boards.status.set(id, ShardState::Stopped { why });
             // Whoever waits inside finds their ticket dropped.
             inbox.close();
-            while !inbox.take().is_empty() {}
+            while !inbox.take(usize::MAX).is_empty() {}
         }
     };
     std::thread::Builder::new()

@@ -4,14 +4,14 @@
 //!   loop: wait for a note, a request or a deadline
 //!         notes     the log is durable so far: apply, publish
 //!                   a checkpoint is done: drop the frozen layer, trim
-//!         requests  take a fair batch, stamp, append, commit
-//!         timers    append a pulse when one is due; load ahead when idle
+//!         timers    load ahead when idle
 //!         memory    begin a checkpoint when the overlay has grown
+//!         requests  take a fair batch, stamp, append, commit; a pulse when a timer is due
 //! ```
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::checkpointer;
 use crate::inbox::{Inbox, Note};
 use crate::meters::Meters;
+use crate::pace::{Pace, SLOW_FROM_BYTES};
 use crate::porter::Porter;
 use crate::status::{ShardState, StatusBoard};
 use crate::usage::UsageBoard;
@@ -142,6 +143,10 @@ pub(crate) struct RunState {
     retry_checkpoint: Option<(CheckpointJob, Instant)>,
     gauges_at: Instant,
     more_to_load: bool,
+    /// Nothing is taken before this, because memory fills up.
+    rests_until: Instant,
+    /// The checkpoint under way is waited for.
+    hurry: Arc<AtomicBool>,
 }
 
 impl RunState {
@@ -155,6 +160,8 @@ impl RunState {
             retry_checkpoint: unfinished.map(|job| (job, Instant::now())),
             gauges_at: Instant::now(),
             more_to_load: true,
+            rests_until: Instant::now(),
+            hurry: Arc::default(),
         }
     }
 }
@@ -182,6 +189,8 @@ impl Runner {
             if self.shard.stopped().is_some() {
                 self.refuse_everything();
             } else {
+                self.load_timers();
+                self.checkpoint();
                 // Not a linger: with a core to spare this comes back at once. With none, whoever
                 // is about to push a request goes first, and one sync serves more of them. Beside a
                 // checkpoint it would be the checkpoint that goes first, for milliseconds.
@@ -190,8 +199,6 @@ impl Runner {
                 }
                 self.append();
                 self.shard.commit();
-                self.load_timers();
-                self.checkpoint();
             }
             self.gauges();
             if self.inbox.is_closed_and_empty() && self.shard.is_idle() {
@@ -206,10 +213,22 @@ impl Runner {
         // With the overlay full and the disk too, requests are taken to be refused.
         let blocked = overlay_full && self.state.retry_checkpoint.is_none();
         self.shard.stopped().is_some()
-            || (self.shard.can_append() && !self.state.waits_for_room && !blocked)
+            || (self.shard.can_append()
+                && !self.state.waits_for_room
+                && !blocked
+                && self.rest() == Duration::ZERO)
+    }
+
+    /// How long nothing is to be taken.
+    fn rest(&self) -> Duration {
+        self.state.rests_until.saturating_duration_since(Instant::now())
     }
 
     fn nap(&self) -> Duration {
+        let rest = self.rest();
+        if rest > Duration::ZERO {
+            return rest;
+        }
         let cannot_append =
             self.shard.stopped().is_some() || self.state.disk_full || !self.wants_requests();
         if cannot_append {
@@ -272,7 +291,8 @@ impl Runner {
     fn append(&mut self) {
         while self.wants_requests() {
             let now_ms = (self.clock)();
-            let requests = self.inbox.take();
+            let pace = Pace::of(self.shard.active_bytes());
+            let requests = self.inbox.take(pace.bytes_at_once());
             if requests.is_empty() && !self.shard.wants_pulse(now_ms) {
                 break;
             }
@@ -283,12 +303,14 @@ impl Runner {
             let mut seed = [0; 16];
             getrandom::fill(&mut seed).expect("the system has randomness");
             let count = requests.len() as u64;
+            let bytes = requests.iter().map(|request| request.envelope.encoded_len()).sum();
             match self.shard.submit(now_ms, seed, requests) {
                 Ok(index) => {
                     self.state.appended.push_back((index, Instant::now()));
                     self.meters.entries.increment(1);
                     self.meters.commands.increment(count);
                     self.state.disk_full = false;
+                    self.state.rests_until = Instant::now() + pace.rest(bytes);
                     self.show_state();
                 }
                 Err((error, requests)) => {
@@ -338,7 +360,7 @@ impl Runner {
         let why = self.shard.stopped().expect("asked by the caller").to_owned();
         let refused = Refused::Stopped(why);
         loop {
-            let requests = self.inbox.take();
+            let requests = self.inbox.take(usize::MAX);
             if requests.is_empty() {
                 break;
             }
@@ -351,6 +373,8 @@ impl Runner {
     }
 
     fn checkpoint(&mut self) {
+        let hurry = self.shard.active_bytes() > SLOW_FROM_BYTES;
+        self.state.hurry.store(hurry, Ordering::Relaxed);
         if let Some((_, at)) = &self.state.retry_checkpoint
             && at.elapsed() >= CHECKPOINT_RETRY
         {
@@ -374,7 +398,14 @@ impl Runner {
     fn start_checkpoint(&mut self, job: CheckpointJob) {
         self.state.checkpointing = true;
         let histogram = self.meters.checkpoint_seconds.clone();
-        checkpointer::start(self.shard.place().shard, job, Arc::clone(&self.inbox), histogram);
+        let hurry = Arc::clone(&self.state.hurry);
+        checkpointer::start(
+            self.shard.place().shard,
+            job,
+            Arc::clone(&self.inbox),
+            hurry,
+            histogram,
+        );
     }
 
     fn checkpointed(&mut self, job: CheckpointJob, result: Result<(), BaseError>) {
