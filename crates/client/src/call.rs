@@ -21,6 +21,8 @@ pub struct Call {
     pub(crate) repeat: Repeat,
     pub(crate) wait: Duration,
     pub(crate) deadline: Option<Instant>,
+    /// Tries that failed before, which count.
+    pub(crate) failures: u32,
 }
 
 impl Call {
@@ -46,6 +48,7 @@ impl Call {
             repeat,
             wait: Duration::ZERO,
             deadline: None,
+            failures: 0,
         }
     }
 
@@ -108,6 +111,11 @@ impl Call {
 
     pub(crate) fn until(mut self, deadline: Option<Instant>) -> Call {
         self.deadline = deadline;
+        self
+    }
+
+    pub(crate) fn after(mut self, failures: u32) -> Call {
+        self.failures = failures;
         self
     }
 }

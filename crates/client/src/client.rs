@@ -232,56 +232,70 @@ impl Client {
         self.bytes(call).await.map(drop)
     }
 
-    /// The same, and whether an earlier try was cut: then refusals say less than they seem to.
+    /// The same, and what came before the answer.
     pub(crate) async fn call_told<T: DeserializeOwned>(
         &self,
         call: Call,
-    ) -> Result<(T, bool), Error> {
-        let (answer, cut) = self.tries(call).await?;
-        Ok((serde_json::from_slice(&answer).map_err(Error::Answer)?, cut))
+    ) -> Result<(T, Before), Error> {
+        let (answer, before) = self.tries(call).await?;
+        Ok((serde_json::from_slice(&answer).map_err(Error::Answer)?, before))
+    }
+
+    /// Until when a call that begins now, and does not wait for anything, is tried.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.retry.deadline
+    }
+
+    /// Waits before another try; `false` if there is none any more.
+    pub(crate) async fn pause(&self, failures: u32, error: &Error, deadline: Instant) -> bool {
+        let retry = &self.shared.retry;
+        let pause = retry.pause(failures, error.retry_after_ms(), draw());
+        let may = failures < retry.attempts && Instant::now() + pause < deadline;
+        if may {
+            tracing::debug!(%error, ?pause, "tried again");
+            tokio::time::sleep(pause).await;
+        }
+        may
     }
 
     async fn bytes(&self, call: Call) -> Result<Bytes, Error> {
         self.tries(call).await.map(|(answer, _)| answer)
     }
 
-    async fn tries(&self, call: Call) -> Result<(Bytes, bool), Error> {
+    async fn tries(&self, call: Call) -> Result<(Bytes, Before), Error> {
         let retry = &self.shared.retry;
         let deadline = Instant::now() + retry.deadline.saturating_add(call.wait);
         let deadline = call.deadline.map_or(deadline, |earlier| earlier.min(deadline));
         let mut key = call.keyed.then(new_key);
         let mut cut = false;
-        let mut failures = 0;
+        let mut failures = call.failures;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = self.shared.timeout.saturating_add(call.wait).min(left);
             let request = self.request(&call, key.as_deref())?;
             let outcome = transport::exchange(&self.shared.pool, request, timeout).await;
             let failure = match self.judge(outcome) {
-                Ok(answer) => return Ok((answer, cut)),
+                Ok(answer) => return Ok((answer, Before { cut, failures })),
                 Err(failure) => failure,
             };
             failures += 1;
             cut |= failure.cut;
             if let (Repeat::Removing, true, true) = (call.repeat, cut, failure.status == 404) {
-                return Ok((Bytes::new(), cut));
+                return Ok((Bytes::new(), Before { cut, failures }));
             }
             let may = failure.passing && !(cut && call.repeat == Repeat::IfNotDone);
-            let pause = retry.pause(failures, failure.retry_after_ms, draw());
-            if !may || failures >= retry.attempts || Instant::now() + pause >= deadline {
+            if !may || !self.pause(failures, &failure.error, deadline).await {
                 let unknown = cut && call.repeat == Repeat::Settling && failure.status == 409;
                 return Err(match failure.error {
                     Error::Problem(problem) if unknown => Error::Unknown(problem),
                     other => other,
                 });
             }
-            tracing::debug!(error = %failure.error, ?pause, "tried again");
             // A refusal is remembered under its key like any answer, so a refused call comes again
             // under a new one. Not once an answer was lost: the old key is what makes it once.
             if failure.status != 0 && !cut && key.is_some() {
                 key = Some(new_key());
             }
-            tokio::time::sleep(pause).await;
         }
     }
 
@@ -303,8 +317,7 @@ impl Client {
 
     fn judge(&self, outcome: Result<Response<Bytes>, Failed>) -> Result<Bytes, Failure> {
         let server = self.shared.base.clone();
-        let lost =
-            |cut, error| Failure { error, cut, status: 0, retry_after_ms: None, passing: true };
+        let lost = |cut, error| Failure { error, cut, status: 0, passing: true };
         let answer = match outcome {
             Ok(answer) => answer,
             Err(Failed::NotSent(why)) => {
@@ -325,6 +338,14 @@ impl fmt::Debug for Client {
     }
 }
 
+/// What came before an answer.
+pub(crate) struct Before {
+    /// An earlier try was cut: then refusals say less than they seem to.
+    pub(crate) cut: bool,
+    /// Tries that failed.
+    pub(crate) failures: u32,
+}
+
 /// A try that failed, and what it means for the next.
 struct Failure {
     error: Error,
@@ -332,7 +353,6 @@ struct Failure {
     cut: bool,
     /// Of the answer; 0 when there was none.
     status: u16,
-    retry_after_ms: Option<u64>,
     /// Worth another try.
     passing: bool,
 }
@@ -341,14 +361,12 @@ impl Failure {
     fn refused(status: StatusCode, body: &[u8]) -> Failure {
         let problem: Problem = serde_json::from_slice(body)
             .unwrap_or_else(|_| Problem::of_status(status, &String::from_utf8_lossy(body)));
-        let status = status.as_u16();
+        // The status of the answer counts, whatever its body says.
+        let problem = Problem { status: status.as_u16(), ..problem };
         Failure {
-            // A server that stops, or whose disk fails, may have written what it was sent. One
-            // that is busy has not.
-            cut: status >= 500 && status != 507 && !problem.is("overloaded"),
-            status,
-            retry_after_ms: problem.retry_after_ms,
-            passing: matches!(status, 429 | 503 | 507),
+            cut: problem.may_be_done(),
+            status: problem.status,
+            passing: problem.is_tried_again(),
             error: problem.into(),
         }
     }

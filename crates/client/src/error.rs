@@ -33,6 +33,17 @@ impl Problem {
         self.kind == kind
     }
 
+    /// Whether what it refuses may have been carried out all the same: a server that stops, or whose
+    /// disk fails, may have written what it was sent. One that is busy has not.
+    pub(crate) fn may_be_done(&self) -> bool {
+        self.status >= 500 && self.status != 507 && !self.is("overloaded")
+    }
+
+    /// Whether the same is worth another try in a while.
+    pub(crate) fn is_tried_again(&self) -> bool {
+        matches!(self.status, 429 | 503 | 507)
+    }
+
     /// What an answer that is no problem, but no success either, amounts to: something between us
     /// and the server gave it.
     pub(crate) fn of_status(status: StatusCode, text: &str) -> Problem {
@@ -125,6 +136,11 @@ impl Error {
 }
 
 impl Error {
+    /// For how long the server asks to be left alone.
+    pub(crate) fn retry_after_ms(&self) -> Option<u64> {
+        self.problem().and_then(|problem| problem.retry_after_ms)
+    }
+
     /// The same error for another caller of the same request.
     pub(crate) fn for_another(&self) -> Error {
         let same = |error: &serde_json::Error| serde::de::Error::custom(error);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::client::Client;
+use crate::client::{Before, Client};
 use crate::consumer::ConsumerBuilder;
 use crate::error::{Error, Problem};
 use crate::message::{Message, Outgoing, Sent, seconds};
@@ -314,12 +314,13 @@ impl Queue {
         Call::new(Method::POST, ["v1", "queues", &self.name, "messages", handle]).verb(verb)
     }
 
-    /// Acks many by their receipt handles, up to 1000; the results are in the same order.
+    /// Acks many by their receipt handles, up to 1000; there is a result for each, in the same order.
+    /// Those that the server refuses for now are tried again, as a whole request is.
     ///
     /// # Errors
     /// What befalls the whole request; see [`Queue::ack`] for each.
     pub async fn ack_batch(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        self.settle_batch("ack", &json!({"receiptHandles": handles})).await
+        self.settle_batch("ack", json!({}), handles).await
     }
 
     /// Gives messages back that nobody began to work on: the next receive gets them.
@@ -327,21 +328,89 @@ impl Queue {
     /// # Errors
     /// As [`Queue::ack_batch`].
     pub async fn give_back(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        let ask = json!({"receiptHandles": handles, "visibilityTimeoutSeconds": 0});
-        self.settle_batch("change-visibility", &ask).await
+        let ask = json!({"visibilityTimeoutSeconds": 0});
+        self.settle_batch("change-visibility", ask, handles).await
     }
 
-    async fn settle_batch(&self, verb: &str, ask: &Value) -> Result<Vec<Result<(), Error>>, Error> {
-        let call = self.messages(Method::POST).verb(verb).json(ask)?.settling();
-        let (answer, cut): (Results<Settled>, bool) = self.client.call_told(call).await?;
-        let judged = |outcome: Outcome<Settled>| match outcome.into_result() {
+    /// Settles many. Of an answer that refuses some of them for now, those are asked for again, and no
+    /// others: a second try of what is settled would be told that its lease has ended.
+    async fn settle_batch(
+        &self,
+        verb: &str,
+        mut ask: Value,
+        handles: &[String],
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let deadline = self.client.deadline();
+        let mut failures = 0;
+        let mut leases: Vec<_> = handles.iter().map(|handle| Lease::new(handle)).collect();
+        loop {
+            let mut open: Vec<_> = leases.iter_mut().filter(|lease| lease.is_open()).collect();
+            ask["receiptHandles"] = open.iter().map(|lease| lease.handle).collect();
+            let call = self.messages(Method::POST).verb(verb).json(&ask)?.settling();
+            let answer = self.client.call_told(call.until(Some(deadline)).after(failures)).await;
+            let (answer, before): (Results<Settled>, Before) = match answer {
+                Ok(answer) => answer,
+                Err(error) if failures == 0 => return Err(error),
+                Err(error) => {
+                    // What was settled before stays so.
+                    open.iter_mut().for_each(|lease| lease.result = Err(error.for_another()));
+                    break;
+                }
+            };
+            let mut outcomes = answer.results.into_iter();
+            for lease in &mut open {
+                lease.judge(outcomes.next(), before.cut);
+            }
+            failures = before.failures + 1;
+            let refused = leases.iter().filter(|lease| lease.is_open());
+            let errors = refused.filter_map(|lease| lease.result.as_ref().err());
+            let Some(error) = errors.max_by_key(|error| error.retry_after_ms()) else { break };
+            if !self.client.pause(failures, error, deadline).await {
+                break;
+            }
+        }
+        Ok(leases.into_iter().map(|lease| lease.result).collect())
+    }
+}
+
+/// A lease that is being settled with others.
+struct Lease<'a> {
+    handle: &'a str,
+    /// A try may have settled it whose result does not say so.
+    cut: bool,
+    asked: bool,
+    result: Result<(), Error>,
+}
+
+impl<'a> Lease<'a> {
+    fn new(handle: &'a str) -> Lease<'a> {
+        Lease { handle, cut: false, asked: false, result: Ok(()) }
+    }
+
+    /// Whether it is to be asked for, or asked for again.
+    fn is_open(&self) -> bool {
+        match &self.result {
+            Ok(()) => !self.asked,
+            Err(Error::Problem(problem)) => problem.is_tried_again(),
+            Err(_) => false,
+        }
+    }
+
+    /// Takes what came of a try; `cut` when another before it was.
+    fn judge(&mut self, outcome: Option<Outcome<Settled>>, cut: bool) {
+        self.asked = true;
+        self.cut |= cut;
+        let short = || Err(Error::Answer(serde::de::Error::custom("too few results")));
+        self.result = match outcome.map_or_else(short, Outcome::into_result) {
             Ok(Settled {}) => Ok(()),
-            Err(Error::Problem(problem)) if cut && problem.status == 409 => {
+            Err(Error::Problem(problem)) if self.cut && problem.status == 409 => {
                 Err(Error::Unknown(problem))
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.cut |= error.problem().is_some_and(Problem::may_be_done);
+                Err(error)
+            }
         };
-        Ok(answer.results.into_iter().map(judged).collect())
     }
 }
 

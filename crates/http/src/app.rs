@@ -192,8 +192,9 @@ impl App {
                     Err(panic) => seen.defect(app, panic.as_ref()),
                 }
             }
-            Found::OtherMethods(allow) => {
-                other_method(request.method(), request.uri().path(), allow)
+            Found::OtherMethods { allow, ends_in_name } => {
+                let last = request.uri().path().rsplit('/').next().filter(|_| ends_in_name);
+                other_method(request.method(), allow, last)
             }
             Found::Nothing => unknown_path(request.method(), request.uri()),
         }
@@ -242,13 +243,14 @@ async fn caught(mut answer: Answer) -> Result<Response, Box<dyn Any + Send>> {
     .await
 }
 
-fn other_method(method: &Method, path: &str, allow: &HeaderValue) -> Response {
+/// The path has other methods than this; `name` is its end, if that is a name of the caller's.
+fn other_method(method: &Method, allow: &HeaderValue, name: Option<&str>) -> Response {
     if *method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, [(ALLOW, allow.clone())]).into_response();
     }
     let methods = allow.to_str().unwrap_or_default();
     let mut detail = format!("this path does not have {method}; it has {methods}");
-    if let Some((_, verb)) = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')) {
+    if let Some((_, verb)) = name.and_then(|name| name.rsplit_once(':')) {
         // Else it sounds as if whoever misspells a verb had meant a name.
         detail
             .push_str(&format!("; it has no verb {verb:?}, so that is taken as a part of a name"));

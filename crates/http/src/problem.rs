@@ -4,6 +4,8 @@
 //! the `type` slug that clients may match on. Slugs never change; details are for people.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -258,6 +260,31 @@ impl IntoResponse for Problem {
     }
 }
 
+/// What is told in the log once a second at most: how often it happens is up to clients.
+struct Seldom {
+    /// The second in which it was told, since 1970.
+    told: AtomicU64,
+}
+
+static ARCHIVE_READ: Seldom = Seldom::new();
+static ARCHIVE_WRITE: Seldom = Seldom::new();
+
+impl Seldom {
+    const fn new() -> Seldom {
+        Seldom { told: AtomicU64::new(0) }
+    }
+
+    /// Whether it is to be told now. Who asks is taken to do so.
+    fn is_due(&self) -> bool {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.is_due_at(since.map_or(0, |since| since.as_secs()))
+    }
+
+    fn is_due_at(&self, second: u64) -> bool {
+        self.told.swap(second, Ordering::Relaxed) != second
+    }
+}
+
 impl From<node::Refusal> for Problem {
     fn from(refusal: node::Refusal) -> Problem {
         use node::Refusal;
@@ -278,10 +305,14 @@ impl From<node::Refusal> for Problem {
                 ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", limit_bytes)
             }
             Refusal::Archive { .. } | Refusal::ArchiveWrite { .. } => {
+                let (does, told) = match refusal {
+                    Refusal::Archive { .. } => ("read", &ARCHIVE_READ),
+                    _ => ("written to", &ARCHIVE_WRITE),
+                };
                 // What the archive says is for the operator: it may name files of the server.
-                tracing::error!("{detail}");
-                let does =
-                    if matches!(refusal, Refusal::Archive { .. }) { "read" } else { "written to" };
+                if told.is_due() {
+                    tracing::warn!("{detail}");
+                }
                 let detail = format!("the archive cannot be {does}; the server's log says why");
                 ProblemKind::ArchiveUnavailable.because(detail).retry_after_ms(BY_HAND_MS)
             }
@@ -313,6 +344,13 @@ mod tests {
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[RETRY_AFTER], "2");
         assert_eq!(response.headers()[CONTENT_TYPE], PROBLEM_JSON);
+    }
+
+    #[test]
+    fn what_is_told_seldom_is_told_once_in_each_second() {
+        let seldom = Seldom::new();
+        let told = [5, 5, 5, 6, 6, 9].map(|second| seldom.is_due_at(second));
+        assert_eq!(told, [true, false, false, true, false, true]);
     }
 
     #[test]

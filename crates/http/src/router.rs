@@ -38,8 +38,13 @@ impl Params {
 pub enum Found<'a> {
     /// The route of this number.
     Route(u32, Params),
-    /// The path exists; these are its methods.
-    OtherMethods(&'a HeaderValue),
+    /// The path exists.
+    OtherMethods {
+        /// Its methods.
+        allow: &'a HeaderValue,
+        /// Whether its last segment is a name of the caller's, the colon in it too.
+        ends_in_name: bool,
+    },
     /// Nothing.
     Nothing,
 }
@@ -51,6 +56,8 @@ struct Node {
     param: Option<usize>,
     methods: Vec<(Method, u32)>,
     allow: Option<HeaderValue>,
+    /// Whether the whole segment that leads here is a parameter.
+    is_name: bool,
 }
 
 /// All routes.
@@ -144,7 +151,8 @@ impl Router {
             Some(None) => panic!("{segment} lacks its closing brace"),
         };
         if found == fresh {
-            self.nodes.push(Node::default());
+            let is_name = self.nodes[node].param == Some(fresh);
+            self.nodes.push(Node { is_name, ..Node::default() });
         }
         found
     }
@@ -164,8 +172,9 @@ impl Router {
         }
         match self.walk(0, path, 1, None, &mut Params::default()) {
             Some(node) => {
-                let allow = self.nodes[node].allow.as_ref();
-                Found::OtherMethods(allow.expect("it has methods"))
+                let Node { allow, is_name, .. } = &self.nodes[node];
+                let allow = allow.as_ref().expect("it has methods");
+                Found::OtherMethods { allow, ends_in_name: *is_name }
             }
             None => Found::Nothing,
         }
@@ -275,7 +284,7 @@ mod tests {
                 let params: Vec<&str> = params.texts(path).collect();
                 format!("{} {}", router.route(number).path, params.join(" "))
             }
-            Found::OtherMethods(allow) => format!("{allow:?}"),
+            Found::OtherMethods { allow, .. } => format!("{allow:?}"),
             Found::Nothing => "nothing".to_owned(),
         };
         assert_eq!(found.trim_end(), expect, "{path}");
@@ -310,7 +319,28 @@ mod tests {
     fn other_methods_are_listed() {
         let router = router();
         let found = router.find(&Method::PUT, "/v1/queues");
-        assert!(matches!(found, Found::OtherMethods(m) if m == "GET, HEAD, OPTIONS, POST"));
+        let all = "GET, HEAD, OPTIONS, POST";
+        assert!(matches!(found, Found::OtherMethods { allow, .. } if allow == all));
         assert!(matches!(router.find(&Method::HEAD, "/v1/queues"), Found::Route(..)));
+    }
+
+    #[test]
+    fn a_path_without_the_method_ends_in_a_name_only_where_a_parameter_takes_it_whole() {
+        let router = router();
+        for (path, expect) in [
+            ("/v1/queues/a", true),
+            ("/v1/queues/a:other", true),
+            ("/v1/users/u/searches/a:warm", true),
+            ("/v1/queues/a:purge", false),
+            ("/v1/queues/a/messages:receive", false),
+            ("/v1/queues/a/messages/h:ack", false),
+            ("/v1/users/u/searches/history", false),
+        ] {
+            let found = router.find(&Method::PUT, path);
+            let Found::OtherMethods { ends_in_name, .. } = found else {
+                panic!("{path}: {found:?}")
+            };
+            assert_eq!(ends_in_name, expect, "{path}");
+        }
     }
 }

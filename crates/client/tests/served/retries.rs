@@ -144,6 +144,80 @@ async fn stub(answers: Answers) -> (String, tokio::task::JoinHandle<Vec<String>>
     (url, task)
 }
 
+const MIXED: (u16, &str) = (
+    200,
+    r#"{"results":[{"index":0},
+        {"index":1,"error":{"type":"overloaded","title":"t","status":503,"retryAfterMs":300}},
+        {"index":2,"error":{"type":"conflict","title":"t","status":409}},
+        {"index":3,"error":{"type":"stopped","title":"t","status":503,"retryAfterMs":1}}]}"#,
+);
+const THEN: (u16, &str) = (
+    200,
+    r#"{"results":[{"index":0},
+        {"index":1,"error":{"type":"conflict","title":"t","status":409}}]}"#,
+);
+const BOTH_BUSY: (u16, &str) = (
+    200,
+    r#"{"results":[{"index":0,"error":{"type":"overloaded","title":"t","status":503}},
+        {"index":1,"error":{"type":"overloaded","title":"t","status":503}}]}"#,
+);
+const NOT_FOUND: (u16, &str) = (404, r#"{"type":"not-found","title":"t","status":404}"#);
+
+fn handles() -> Vec<String> {
+    ["h0", "h1", "h2", "h3"].map(str::to_owned).to_vec()
+}
+
+#[tokio::test]
+async fn of_many_acks_those_that_are_refused_for_now_are_tried_again_and_no_others() {
+    let (url, asked) = stub(&[MIXED, THEN]).await;
+    let client = Client::builder(url).retry(quick()).build().expect("a URL");
+    let started = std::time::Instant::now();
+    let results = client.queue("jobs").ack_batch(&handles()).await.expect("answered");
+    assert!(started.elapsed() >= Duration::from_millis(300), "as long as the server asks for");
+    assert!(matches!(results[..2], [Ok(()), Ok(())]), "{results:?}");
+    assert!(results[2].as_ref().is_err_and(|error| error.is("conflict")), "{results:?}");
+    // A shard that stopped may have done it first.
+    assert!(matches!(results[3], Err(Error::Unknown(_))), "{results:?}");
+    assert_eq!(results.len(), 4);
+    let asked = asked.await.expect("no panic");
+    assert!(asked[0].ends_with(r#"{"receipthandles":["h0","h1","h2","h3"]}"#), "{}", asked[0]);
+    assert!(asked[1].ends_with(r#"{"receipthandles":["h1","h3"]}"#), "{}", asked[1]);
+
+    // Giving back is settling too, and the rest of what is asked stays.
+    let (url, asked) = stub(&[MIXED, THEN]).await;
+    let client = Client::builder(url).retry(quick()).build().expect("a URL");
+    client.queue("jobs").give_back(&handles()).await.expect("answered");
+    let again = r#"{"receipthandles":["h1","h3"],"visibilitytimeoutseconds":0}"#;
+    let asked = asked.await.expect("no panic");
+    assert!(asked[1].ends_with(again), "{}", asked[1]);
+}
+
+#[tokio::test]
+async fn tries_of_some_acks_are_bounded_and_keep_what_was_settled() {
+    // One that is refused as a whole counts as well.
+    let (url, asked) = stub(&[STOPPED, MIXED, BOTH_BUSY]).await;
+    let thrice = Retry { attempts: 3, ..quick() };
+    let client = Client::builder(url).retry(thrice).build().expect("a URL");
+    let results = client.queue("jobs").ack_batch(&handles()).await.expect("answered");
+    let busy = |at: usize| results[at].as_ref().is_err_and(|error| error.is("overloaded"));
+    assert!(results[0].is_ok() && busy(1) && busy(3), "{results:?}");
+    assert!(matches!(results[2], Err(Error::Unknown(_))), "{results:?}");
+    asked.await.expect("no panic");
+
+    let (url, asked) = stub(&[MIXED, NOT_FOUND]).await;
+    let client = Client::builder(url).retry(quick()).build().expect("a URL");
+    let results = client.queue("jobs").ack_batch(&handles()).await.expect("answered");
+    let kinds: Vec<_> = results
+        .iter()
+        .map(|result| match result {
+            Ok(()) => "done",
+            Err(error) => error.problem().map_or("other", |problem| &problem.kind),
+        })
+        .collect();
+    assert_eq!(kinds, ["done", "not-found", "conflict", "not-found"]);
+    asked.await.expect("no panic");
+}
+
 fn key(request: &str) -> &str {
     let line = request.lines().find(|line| line.starts_with("idempotency-key: "));
     line.expect("a key")

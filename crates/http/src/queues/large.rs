@@ -224,8 +224,10 @@ impl<T> Opened<T> {
 
     /// Some of them are better than none, and none is no answer when there are some.
     fn or_unavailable(self, room: Option<Taken>) -> Result<Whole<T>, Problem> {
-        match self.why {
-            Some(what) if self.messages.is_empty() => Err(Refusal::Archive { what }.into()),
+        // Made even when nobody gets it: that tells of it in the log.
+        let unavailable = self.why.map(|what| Problem::from(Refusal::Archive { what }));
+        match unavailable {
+            Some(problem) if self.messages.is_empty() => Err(problem),
             _ => Ok(Whole { messages: self.messages, room }),
         }
     }
@@ -361,10 +363,10 @@ async fn open<T: Parcelled>(edge: &Edge, source: Source<'_>, messages: Vec<T>) -
             },
             Err(error) => error,
         };
-        let message_id = super::message_id(message.id());
-        tracing::error!(%error, message_id, "a large body is not handed out");
         match error {
             BodyError::Lost(_) => {
+                let message_id = super::message_id(message.id());
+                tracing::error!(%error, message_id, "a large body is not handed out");
                 body_lost();
                 opened.lost.push(message);
             }

@@ -180,15 +180,11 @@ impl Session<'_> {
         let place = queue::place(self.caller.tenant, name);
         let admitted = service::admit(self.edge, &self.caller, place, None, good.len()).await;
         admitted.map_err(super::refusal)?;
-        let mut sent = if good.is_empty() {
-            Vec::new().into_iter()
-        } else {
-            let reply = service::send(self.edge, self.caller.tenant, name, None, good).await;
-            match reply.map_err(unavailable)? {
-                Reply::Sent(sent) => sent.into_iter(),
-                Reply::Refused(refusal) => return Err(refused(refusal)),
-                other => unreachable!("a Send is answered with {other:?}"),
-            }
+        let reply = service::send(self.edge, self.caller.tenant, name, None, good).await;
+        let mut sent = match reply.map_err(unavailable)? {
+            Reply::Sent(sent) => sent.into_iter(),
+            Reply::Refused(refusal) => return Err(refused(refusal)),
+            other => unreachable!("a Send is answered with {other:?}"),
         };
         let outcome = |message: Outgoing| {
             message.packed?;

@@ -25,6 +25,17 @@ async fn a_verb_that_there_is_not_is_told_as_such() {
     let (server, _) = Server::start_product(1).await;
     let detail = server.post("/v1/queues/jobs:purg", "").await.problem(405, "method-not-allowed");
     assert!(detail.contains(r#"it has no verb "purg""#), "{detail}");
+    // These verbs there are, with another method.
+    for (method, path) in [
+        ("GET", "/v1/queues/jobs/messages:receive"),
+        ("PUT", "/v1/queues/jobs:purge"),
+        ("GET", "/v1/queues/jobs/messages/handle:ack"),
+    ] {
+        let answer = server.send(method, path, "", "").await;
+        let detail = answer.problem(405, "method-not-allowed");
+        let expect = format!("this path does not have {method}; it has OPTIONS, POST");
+        assert_eq!(detail, expect, "{path}");
+    }
     server.stop().await;
 }
 

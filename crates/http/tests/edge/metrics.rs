@@ -115,6 +115,37 @@ async fn what_should_never_happen_is_told_before_it_does() {
 }
 
 #[tokio::test]
+async fn a_batch_of_which_nothing_is_good_is_no_command() {
+    const BATCHES: [&str; 2] = ["/v1/queues/jobs/messages:batch", "/v1/topics/news/messages:batch"];
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let commands =
+        async || Scrape::of(&server).await.get(r#"stampede_stamp_commands_total{shard="0"}"#);
+    let head = "content-type: application/json\r\nidempotency-key: k1\r\n";
+    let before = commands().await;
+    let bad = r#"{"messages": [7, {"body": 1, "priority": 10}]}"#;
+    for path in BATCHES {
+        for head in ["content-type: application/json\r\n", head] {
+            let results = Server::ok(&server.send("POST", path, head, bad).await, 200);
+            for n in 0..2 {
+                assert_eq!(results["results"][n]["error"]["type"], "invalid-body", "{path}");
+            }
+        }
+        let lost = path.replace("jobs", "lost").replace("news", "lost");
+        server.post(&lost, bad).await.problem(404, "not-found");
+    }
+    assert_eq!(commands().await, before);
+    // A key that was used for something else is said to be so all the same.
+    for path in BATCHES {
+        let good = r#"{"messages": [{"body": 1}]}"#;
+        Server::ok(&server.send("POST", path, head, good).await, 200);
+        server.send("POST", path, head, bad).await.problem(422, "idempotency-conflict");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn every_queue_is_told_of_after_known_traffic() {
     let (server, ahead_ms) = Server::start_product(2).await;
     let settings = json!({"name": "jobs", "maxReceiveCount": 2, "deadLetterQueue": "dead",

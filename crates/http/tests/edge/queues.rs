@@ -268,6 +268,32 @@ async fn a_message_of_a_batch_that_cannot_be_read_keeps_no_other_out() {
 }
 
 #[tokio::test]
+async fn of_a_batch_of_too_many_no_more_is_read_than_shows_that() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let path = "/v1/queues/jobs/messages:batch";
+    let refused = async |body: &str| {
+        let detail = server.post(path, body).await.problem(400, "invalid-body");
+        assert_eq!(detail, "at messages: there are 1 to 1000");
+    };
+    for element in ["7", r#"{"body": 1}"#] {
+        refused(&format!(r#"{{"messages": [{}]}}"#, vec![element; 100_000].join(","))).await;
+        // What follows the first that is too many may be anything.
+        refused(&format!(r#"{{"messages": [{}, !"#, vec![element; 1001].join(","))).await;
+    }
+    let one_bad = format!(r#"{{"messages": [7, {}, !"#, vec![r#"{"body": 1}"#; 1000].join(","));
+    refused(&one_bad).await;
+    refused(r#"{"messages": []}"#).await;
+    assert_eq!(server.look("jobs").await["visible"], 0);
+    let most = format!(r#"{{"messages": [{}]}}"#, vec![r#"{"body": 1}"#; 1000].join(","));
+    Server::ok(&server.post(path, &most).await, 200);
+    assert_eq!(server.look("jobs").await["visible"], 1000);
+    let detail = server.post(path, r#"{"messages": 7}"#).await.problem(400, "invalid-body");
+    assert_eq!(detail, "at messages: it must be an array, not the number 7");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_batch_larger_than_a_command_keeps_its_order() {
     let (server, _) = Server::start_product(1).await;
     server.make(json!({"name": "jobs"})).await;
@@ -692,7 +718,7 @@ async fn bad_input_is_refused_with_its_place() {
         (batch, r#"{"messages": []}"#, "messages"),
         (batch, r#"{"messages": [{"body": 1}], "more": 2}"#, "more"),
         (batch, r#"{"messages": {"body": 1}}"#, "messages"),
-        (batch, r#"{"messages": [{"body": 1}"#, "EOF"),
+        (batch, r#"{"messages": [{"body": 1}"#, "it ends too soon"),
         (receive, r#"{"maxMessages": 0}"#, "maxMessages"),
         (receive, r#"{"maxMessages": 101}"#, "maxMessages"),
         (receive, r#"{"waitSeconds": 21}"#, "waitSeconds"),

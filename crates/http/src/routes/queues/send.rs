@@ -1,6 +1,8 @@
 //! Sending.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use axum::Json as Answer;
 use axum::extract::{FromRequest, Request, State};
@@ -10,7 +12,8 @@ use queue::parcel::{Body, Parcel};
 use queue::{
     BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, Reply, SendRefusal, Sent, Settings,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -102,6 +105,7 @@ pub(super) struct NewMessage {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMessages {
     /// 1 to 1000, in this order.
+    #[serde(deserialize_with = "deserialize_batch")]
     messages: Vec<NewMessage>,
 }
 
@@ -109,7 +113,45 @@ pub(super) struct NewMessages {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LooseMessages {
+    #[serde(deserialize_with = "deserialize_batch")]
     messages: Vec<Box<RawValue>>,
+}
+
+/// Reads as many as a batch may have. What comes after them is not looked at: a body has room for
+/// millions of elements that are nothing, and each would cost more than it takes to send.
+fn deserialize_batch<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Elements<T>(PhantomData<T>);
+
+    impl<'a, T: Deserialize<'a>> Visitor<'a> for Elements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut batch = Vec::new();
+            while batch.len() < BATCH_MAX {
+                match elements.next_element()? {
+                    Some(element) => batch.push(element),
+                    None if batch.is_empty() => return Err(wrong_count()),
+                    None => return Ok(batch),
+                }
+            }
+            match elements.next_element::<IgnoredAny>()? {
+                Some(IgnoredAny) => Err(wrong_count()),
+                None => Ok(batch),
+            }
+        }
+    }
+
+    from.deserialize_seq(Elements(PhantomData))
+}
+
+fn wrong_count<E: serde::de::Error>() -> E {
+    E::custom(format_args!("there are 1 to {BATCH_MAX}"))
 }
 
 /// What can be said of a message that cannot be read.
@@ -135,12 +177,8 @@ impl FromRequest<Ctx> for Batch {
         let raw = read_json(request, ctx).await?;
         let messages = match parse::<NewMessages>(&raw) {
             Ok(all) => all.messages.into_iter().map(Ok).collect(),
-            Err(problem) => read_one_by_one(&raw).ok_or(problem)?,
+            Err(_) => read_one_by_one(&raw)?,
         };
-        if !(1..=BATCH_MAX).contains(&messages.len()) {
-            let detail = format!("at messages: there are 1 to {BATCH_MAX}");
-            return Err(ProblemKind::InvalidBody.because(detail));
-        }
         let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
         Ok(Batch { messages, client_message_ids, raw })
     }
@@ -148,16 +186,19 @@ impl FromRequest<Ctx> for Batch {
 
 type Unread = (Option<String>, Problem);
 
-/// Only who sends something wrong pays for reading it twice. `None` when it is no list of messages.
+/// Only who sends something wrong pays for reading it twice.
+///
+/// # Errors
+/// What is wrong with all of it: it is no list of messages, or one of too many or none.
 #[cold]
-fn read_one_by_one(raw: &[u8]) -> Option<Vec<Result<NewMessage, Unread>>> {
-    let loose: LooseMessages = parse(raw).ok()?;
+fn read_one_by_one(raw: &[u8]) -> Result<Vec<Result<NewMessage, Unread>>, Problem> {
+    let loose: LooseMessages = parse(raw)?;
     let one = |message: Box<RawValue>| {
         let message = message.get().as_bytes();
         let name = || parse::<Named>(message).unwrap_or_default().client_message_id;
         parse(message).map_err(|problem| (name(), problem))
     };
-    Some(loose.messages.into_iter().map(one).collect())
+    Ok(loose.messages.into_iter().map(one).collect())
 }
 
 fn named(message: Result<NewMessage, Unread>) -> (Option<String>, Result<NewMessage, Problem>) {

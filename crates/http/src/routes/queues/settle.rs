@@ -18,7 +18,8 @@ use crate::route::{Routes, doc};
 
 /// Handles in bulk.
 const HANDLES_MAX: usize = 1000;
-/// Handles in one command: their messages are read as one, and may be 256 KiB each.
+/// Handles in one command. It bounds the work of one apply, for which everybody else at the shard
+/// waits: the row of each message is read, one after the other, and a parcel may have 512 KiB.
 const HANDLES_AT_ONCE: usize = 64;
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1024;
@@ -237,6 +238,28 @@ async fn settle_one(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Settles a part after the other, with an outcome for each. What was settled before is not undone by
+/// a part that fails, and none is tried after it: it would only be more for a shard that is busy or
+/// has stopped, and whoever asks comes again with the rest.
+async fn in_parts<F: Future<Output = Result<Vec<Settled>, Problem>>>(
+    receipts: &[Receipt],
+    settle: impl Fn(Vec<Receipt>) -> F,
+) -> Result<Vec<Result<(), Problem>>, Problem> {
+    // Even with none at all: a queue that is not there is said to be so.
+    let (first, rest) = receipts.split_at(receipts.len().min(HANDLES_AT_ONCE));
+    let mut outcomes: Vec<_> = settle(first.to_vec()).await?.into_iter().map(outcome).collect();
+    for part in rest.chunks(HANDLES_AT_ONCE) {
+        match settle(part.to_vec()).await {
+            Ok(settled) => outcomes.extend(settled.into_iter().map(outcome)),
+            Err(problem) => {
+                outcomes.resize(receipts.len(), Err(problem));
+                break;
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
 async fn settle_many(
     edge: &Edge,
     caller: &Caller,
@@ -251,18 +274,11 @@ async fn settle_many(
     }
     let receipts: Vec<_> = handles.iter().map(|handle| receipt(handle)).collect();
     let good: Vec<_> = receipts.iter().flatten().copied().collect();
-    // Even with none at all: a queue that is not there is said to be so.
-    let (first, rest) = good.split_at(good.len().min(HANDLES_AT_ONCE));
-    let first = settle(edge, caller, name, &command(first.to_vec())).await?;
-    let mut outcomes: Vec<_> = first.into_iter().map(outcome).collect();
-    for part in rest.chunks(HANDLES_AT_ONCE) {
-        // What was settled before is not undone by what comes after it.
-        match settle(edge, caller, name, &command(part.to_vec())).await {
-            Ok(settled) => outcomes.extend(settled.into_iter().map(outcome)),
-            Err(problem) => outcomes.extend(part.iter().map(|_| Err(problem.clone()))),
-        }
-    }
-    let mut outcomes = outcomes.into_iter();
+    let settle = |part| {
+        let command = command(part);
+        async move { settle(edge, caller, name, &command).await }
+    };
+    let mut outcomes = in_parts(&good, settle).await?.into_iter();
     let results = receipts.into_iter().enumerate().map(|(index, receipt)| {
         let outcome = match receipt {
             Some(_) => outcomes.next().expect("one for each"),
@@ -330,4 +346,29 @@ pub(super) async fn extend_many(
 ) -> Result<Answer<SettledResults>, Problem> {
     let command = extend_of(&name, body.value.visibility_timeout_seconds)?;
     settle_many(&edge, &caller, &name, &body.value.receipt_handles, command).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn after_a_part_that_fails_no_other_is_tried() {
+        let receipt = Receipt::from_bytes(&[0; 36]).expect("it has the form of one");
+        let (asked, busy) = (Cell::new(0), ProblemKind::Overloaded.because("busy"));
+        let settle = |part: Vec<Receipt>| {
+            asked.set(asked.get() + 1);
+            let settled = vec![Settled::Done; part.len()];
+            ready(if asked.get() == 2 { Err(busy.clone()) } else { Ok(settled) })
+        };
+        let outcomes = in_parts(&[receipt; 4 * HANDLES_AT_ONCE], settle).await;
+        let outcomes = outcomes.expect("the first were settled");
+        assert_eq!((asked.get(), outcomes.len()), (2, 4 * HANDLES_AT_ONCE));
+        let (settled, others) = outcomes.split_at(HANDLES_AT_ONCE);
+        assert!(settled.iter().all(Result::is_ok));
+        assert!(others.iter().all(|outcome| *outcome == Err(busy.clone())));
+    }
 }

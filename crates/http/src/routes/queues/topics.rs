@@ -331,16 +331,19 @@ async fn publish_all(
 ) -> Result<Vec<Result<MessagePublished, Problem>>, Problem> {
     let subscriptions = find(edge, caller, topic).await?.subscriptions.len().max(1);
     let usual = Settings::usual(queue::Mode::Standard);
-    let pack = |message: Result<NewMessage, Problem>| {
-        message?.packed_for(&usual, trace_id, too_large)
-    };
+    let pack =
+        |message: Result<NewMessage, Problem>| message?.packed_for(&usual, trace_id, too_large);
     let packed: Vec<_> = messages.into_iter().map(pack).collect();
     let good = good_of(&packed);
     let place = queue::topic_place(caller.tenant, topic);
     service::admit(edge, caller, place, key, good.len()).await?;
-    // Half of what a topic takes, because somebody may subscribe meanwhile.
-    let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
-    let parts = parts(good, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
+    let parts = if service::is_idle(edge, place, key, &good).await? {
+        Vec::new()
+    } else {
+        // Half of what a topic takes, because somebody may subscribe meanwhile.
+        let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
+        parts(good, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions)
+    };
     let mut published = Vec::new();
     for (part, messages) in parts.into_iter().enumerate() {
         // Never a large one: as a queue usually is, it takes none.
