@@ -16,8 +16,8 @@ pub(crate) const SLOW_FROM_BYTES: usize = OVERLAY_BYTES_MAX / 2;
 const HALF_WAY_PER_SECOND: usize = 64 << 20;
 /// However full it is, until it is.
 const PER_SECOND_MIN: usize = 1 << 20;
-/// As much is taken at a time as is worth a rest of this length.
-const REST: Duration = Duration::from_millis(1);
+/// As much is taken at a time as is worth a rest of a millisecond.
+const RESTS_PER_SECOND: usize = 1000;
 /// No command is worth more: the largest has a megabyte.
 const REST_MAX: Duration = Duration::from_millis(20);
 
@@ -31,17 +31,14 @@ impl Pace {
     pub(crate) fn of(active_bytes: usize) -> Pace {
         let over = active_bytes.saturating_sub(SLOW_FROM_BYTES);
         let left = OVERLAY_BYTES_MAX.saturating_sub(active_bytes);
-        let per_second = (over > 0).then(|| {
-            let slower = HALF_WAY_PER_SECOND as f64 * left as f64 / over as f64;
-            // Saturating, as such casts are.
-            (slower as usize).max(PER_SECOND_MIN)
-        });
+        let per_second = ((HALF_WAY_PER_SECOND >> 10) * left).checked_div(over);
+        let per_second = per_second.map(|kib| (kib << 10).max(PER_SECOND_MIN));
         Pace { per_second }
     }
 
     /// Bytes to take at a time; one command may have more.
     pub(crate) fn bytes_at_once(self) -> usize {
-        self.per_second.map_or(usize::MAX, |rate| rate / (1000 / REST.as_millis() as usize))
+        self.per_second.map_or(usize::MAX, |rate| rate / RESTS_PER_SECOND)
     }
 
     /// How long to rest after so many bytes.
@@ -81,7 +78,7 @@ mod tests {
     fn what_is_taken_at_once_is_worth_a_short_rest() {
         for tenths in 1..10 {
             let pace = Pace::of(SLOW_FROM_BYTES + ROOM / 10 * tenths);
-            assert!(pace.rest(pace.bytes_at_once()) <= REST, "{tenths}");
+            assert!(pace.rest(pace.bytes_at_once()) <= Duration::from_millis(1), "{tenths}");
             assert!(pace.rest(1 << 20) <= REST_MAX, "{tenths}");
         }
     }
