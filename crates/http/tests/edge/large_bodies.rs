@@ -1,9 +1,8 @@
 //! Bodies that a queue does not hold itself: who sends and receives sees no difference.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +10,6 @@ use http_edge::limits::Limits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::harness::{Answer, HANG, Server};
 use crate::sqs_keys::signed;
@@ -27,7 +23,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-fn text(bytes: usize) -> String {
+pub(crate) fn text(bytes: usize) -> String {
     "0123456789abcdef".repeat(bytes / 16)
 }
 
@@ -50,7 +46,7 @@ impl Server {
         tokio::time::timeout(HANG, look).await.expect("the archive has as many in the end");
     }
 
-    async fn large(&self, name: &str) {
+    pub(crate) async fn large(&self, name: &str) {
         self.make(json!({"name": name, "largeBodies": true})).await;
     }
 
@@ -272,56 +268,9 @@ async fn nothing_large_is_taken_without_an_archive(how: How) {
     server.stop().await;
 }
 
-/// Counts what is told in the log at a level.
-#[derive(Clone, Default)]
-struct Told {
-    errors: Arc<AtomicUsize>,
-    warnings: Arc<AtomicUsize>,
-}
-
-impl<S: Subscriber> Layer<S> for Told {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        match *event.metadata().level() {
-            Level::ERROR => drop(self.errors.fetch_add(1, Ordering::SeqCst)),
-            Level::WARN => drop(self.warnings.fetch_add(1, Ordering::SeqCst)),
-            _ => {}
-        }
-    }
-}
-
-#[tokio::test]
-async fn while_the_archive_is_away_the_log_tells_of_it_once_a_second_and_not_for_each_request() {
-    let (server, _) = Server::start_product(1).await;
-    server.large("jobs").await;
-    server.send_to("jobs", json!({"body": text(300 << 10)})).await;
-    server.send_to("jobs", json!({"body": "small"})).await;
-    let away = Away::take(&server, How::Broken);
-    let told = Told::default();
-    // Requests are answered on this thread.
-    let _default =
-        tracing::subscriber::set_default(tracing_subscriber::registry().with(told.clone()));
-    let began = Instant::now();
-    let large = json!({"body": text(300 << 10)}).to_string();
-    for _ in 0..20 {
-        // Some can be shown, and the one that cannot is told of nevertheless.
-        let some = Server::ok(&server.get("/v1/queues/jobs/messages").await, 200);
-        assert_eq!(some["messages"].as_array().map(Vec::len), Some(1));
-        let first = server.get("/v1/queues/jobs/messages?limit=1").await;
-        first.problem(503, "archive-unavailable");
-        let sent = server.post("/v1/queues/jobs/messages", &large).await;
-        sent.problem(503, "archive-unavailable");
-    }
-    let seconds = usize::try_from(began.elapsed().as_secs()).expect("a few") + 2;
-    let warnings = told.warnings.load(Ordering::SeqCst);
-    assert_eq!(told.errors.load(Ordering::SeqCst), 0);
-    assert!((2..=2 * seconds).contains(&warnings), "{warnings} in less than {seconds} s");
-    away.put_back();
-    server.stop().await;
-}
-
 /// How an archive is away.
 #[derive(Clone, Copy, Debug)]
-enum How {
+pub(crate) enum How {
     /// What lies there cannot be read.
     Broken,
     /// Its folder is not there.
@@ -333,13 +282,13 @@ enum How {
 const HOWS: [How; 3] = [How::Broken, How::Missing, How::Unmounted];
 
 /// What lies in the archive cannot be read until it is put back.
-struct Away {
+pub(crate) struct Away {
     place: PathBuf,
     aside: PathBuf,
 }
 
 impl Away {
-    fn take(server: &Server, how: How) -> Away {
+    pub(crate) fn take(server: &Server, how: How) -> Away {
         let (bodies, aside) = (server.bodies(), server.folder.path().join("aside"));
         let archive = bodies.parent().expect("bodies lie in the archive").to_owned();
         let place = if matches!(how, How::Broken) { bodies } else { archive };
@@ -352,7 +301,7 @@ impl Away {
         Away { place, aside }
     }
 
-    fn put_back(self) {
+    pub(crate) fn put_back(self) {
         if self.place.is_dir() {
             // Fails if anything was put there meanwhile, which would be out of sight from now on.
             std::fs::remove_dir(&self.place).expect("nothing was put there");

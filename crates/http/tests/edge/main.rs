@@ -3,8 +3,10 @@
 //! Nothing here sleeps to wait: a test reads until the server closes the connection, and a
 //! watch over the whole exchange turns a server that never does into a failure.
 
+mod archive_away;
 mod bad_body;
 mod bad_head;
+mod batches;
 mod harness;
 mod http2;
 mod large_bodies;
@@ -13,7 +15,6 @@ mod metrics;
 mod queues;
 mod quotas;
 mod refusals;
-mod settle;
 mod shutdown;
 mod slow;
 mod sqs_attempts;
