@@ -81,6 +81,8 @@ pub struct Doc {
     pub idempotent: bool,
     /// Bytes of body it takes, when it is not the usual.
     pub body_bytes_max: Option<usize>,
+    /// Whether HEAD follows from it, when it is a GET.
+    pub(crate) has_head: bool,
     pub(crate) example: Option<&'static str>,
     pub(crate) body: Option<Content>,
     pub(crate) parameters: Vec<Parameter>,
@@ -113,6 +115,7 @@ pub fn doc(summary: &'static str) -> Doc {
         access: Access::Scope("admin"),
         idempotent: false,
         body_bytes_max: None,
+        has_head: true,
         example: None,
         body: None,
         parameters: Vec::new(),
@@ -155,6 +158,13 @@ impl Doc {
     #[must_use]
     pub fn idempotent(mut self) -> Doc {
         self.idempotent = true;
+        self
+    }
+
+    /// A GET that changes something: whoever asks for the head alone would not see what it did.
+    #[must_use]
+    pub fn without_head(mut self) -> Doc {
+        self.has_head = false;
         self
     }
 
@@ -288,7 +298,7 @@ macro_rules! methods {
 }
 
 methods! {
-    get GET "GET; HEAD follows from it";
+    get GET "GET; HEAD follows from it, unless [`Doc::without_head`]";
     post POST "POST";
     put PUT "PUT";
     patch PATCH "PATCH";

@@ -98,7 +98,7 @@ impl Router {
         }
         for node in &mut router.nodes {
             node.literals.sort_unstable();
-            node.allow = allow(&node.methods);
+            node.allow = allow(&node.methods, &router.routes);
         }
         router
     }
@@ -157,18 +157,21 @@ impl Router {
         found
     }
 
-    /// Finds the route of a request. HEAD is GET's.
+    /// Finds the route of a request. HEAD is GET's, where that has it.
     #[must_use]
     pub fn find(&self, method: &Method, path: &str) -> Found<'_> {
         let mut params = Params::default();
         if path.len() > URI_BYTES_MAX || !path.starts_with('/') {
             return Found::Nothing;
         }
-        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let is_head = *method == Method::HEAD;
+        let method = if is_head { &Method::GET } else { method };
         // A literal that lacks the method does not hide a parameter that has it.
         if let Some(node) = self.walk(0, path, 1, Some(method), &mut params) {
             let number = self.nodes[node].number(method).expect("the walk looked for it");
-            return Found::Route(number, params);
+            if !is_head || self.route(number).doc.has_head {
+                return Found::Route(number, params);
+            }
         }
         match self.walk(0, path, 1, None, &mut Params::default()) {
             Some(node) => {
@@ -238,12 +241,13 @@ fn named(list: &mut Vec<(&'static str, usize)>, name: &'static str, fresh: usize
     fresh
 }
 
-fn allow(methods: &[(Method, u32)]) -> Option<HeaderValue> {
+fn allow(methods: &[(Method, u32)], routes: &[Route]) -> Option<HeaderValue> {
     if methods.is_empty() {
         return None;
     }
     let mut names: Vec<&str> = methods.iter().map(|(method, _)| method.as_str()).collect();
-    if names.contains(&"GET") {
+    let has_head = |number: u32| routes[number as usize].doc.has_head;
+    if methods.iter().any(|(method, number)| *method == Method::GET && has_head(*number)) {
         names.push("HEAD");
     }
     names.push("OPTIONS");

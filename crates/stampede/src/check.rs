@@ -1,5 +1,6 @@
 //! `stampede check`: what a data folder holds, and whether it is sound.
 
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,9 +9,17 @@ use journal::inspect::{Report, Verdict, inspect};
 use kernel::{Base, Index, ShardId};
 use store::{FjallBase, StoreOptions};
 
+/// Says a line to whoever reads. One who has had enough (`stampede check DIR | head -1`) still gets the
+/// exit code.
+macro_rules! say {
+    ($($line:tt)*) => {
+        drop(writeln!(std::io::stdout(), $($line)*))
+    };
+}
+
 pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
     let shard_count = node::shard_count(data_dir)?;
-    println!("{}: {shard_count} shards", data_dir.display());
+    say!("{}: {shard_count} shards", data_dir.display());
     let mut sound = true;
     for shard in (0..shard_count).map(ShardId) {
         let folder = node::shard_folder(data_dir, shard);
@@ -18,18 +27,18 @@ pub(crate) fn run(data_dir: &Path) -> anyhow::Result<ExitCode> {
             Ok(report) => {
                 sound &= show(shard, &report);
                 if report.in_use {
-                    println!("  rows: in use, not looked at");
+                    say!("  rows: in use, not looked at");
                 } else {
                     sound &= rows_fit(shard, &folder.join("rows"), &report);
                 }
             }
             Err(error) => {
                 sound = false;
-                println!("shard {shard}: {error}");
+                say!("shard {shard}: {error}");
             }
         }
     }
-    println!("{}", if sound { "sound" } else { "NOT SOUND" });
+    say!("{}", if sound { "sound" } else { "NOT SOUND" });
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -42,7 +51,7 @@ fn rows_fit(shard: ShardId, folder: &Path, report: &Report) -> bool {
     let base = match FjallBase::open(folder, StoreOptions::default()) {
         Ok(base) => base,
         Err(error) => {
-            println!("  ROWS of shard {shard} cannot be opened, or not written to: {error}");
+            say!("  ROWS of shard {shard} cannot be opened, or not written to: {error}");
             return false;
         }
     };
@@ -50,22 +59,22 @@ fn rows_fit(shard: ShardId, folder: &Path, report: &Report) -> bool {
     let mut count = 0_u64;
     for row in base.range(Bound::Unbounded, Bound::Unbounded, false) {
         if let Err(error) = row {
-            println!("  ROWS of shard {shard} cannot be read: {error}");
+            say!("  ROWS of shard {shard} cannot be read: {error}");
             return false;
         }
         count += 1;
     }
-    println!("  rows: {count}, as of entry {applied}");
+    say!("  rows: {count}, as of entry {applied}");
     let fits = report.first <= applied.next() && applied <= report.last;
     if !fits {
-        println!("  ROWS of shard {shard} do not fit the log: entries are missing between them");
+        say!("  ROWS of shard {shard} do not fit the log: entries are missing between them");
     }
     fits
 }
 
 fn show(shard: ShardId, report: &Report) -> bool {
     let Report { first, last, epoch, entry_count, payload_bytes, .. } = report;
-    println!(
+    say!(
         "shard {shard}: entries {first} to {last} ({entry_count}, {payload_bytes} bytes), \
          epoch {epoch}, {} segments{}",
         report.segments.len(),
@@ -74,18 +83,18 @@ fn show(shard: ShardId, report: &Report) -> bool {
     match &report.verdict {
         Verdict::Sound => true,
         Verdict::TornTail { file, offset, bytes } => {
-            println!(
+            say!(
                 "  {file}: {bytes} bytes at offset {offset} were in flight at a crash and never \
                  acknowledged; opening cuts them off"
             );
             true
         }
         Verdict::Corrupt { file, offset, what } => {
-            println!("  CORRUPT {file} at offset {offset}: {what}");
+            say!("  CORRUPT {file} at offset {offset}: {what}");
             false
         }
         Verdict::Foreign { file, what } => {
-            println!("  FOREIGN {file}: {what}");
+            say!("  FOREIGN {file}: {what}");
             false
         }
     }

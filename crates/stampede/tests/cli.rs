@@ -211,6 +211,10 @@ fn check_and_dump_read_a_folder_and_name_the_damage() {
     let check = run(&["check", path(&dir)]);
     let shown = text(&check.stdout);
     assert!(check.status.success() && shown.ends_with("sound\n"), "{shown}");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let unread = stampede().args(["check", path(&dir)]).stdout(writer).output().expect("it runs");
+    assert!(unread.status.success(), "nobody reads it: {}", text(&unread.stderr));
     let dump = text(&run(&["dump", path(&dir)]).stdout);
     assert!(dump.lines().count() > 50, "an entry a line");
     assert!(dump.contains("query 7") && dump.contains("\"machine\":\"recents\""), "{dump}");

@@ -498,6 +498,20 @@ async fn a_redrive_that_stands_in_the_way_is_named() {
 }
 
 #[tokio::test]
+async fn who_asks_for_the_head_of_a_receive_takes_nothing() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    server.send_to("jobs", json!({"body": 1})).await;
+    let head = server.send("HEAD", "/q/jobs", "", "").await;
+    assert_eq!(head.status, 405);
+    assert!(head.head.contains("allow: get, options, put\r\n"), "{head:?}");
+    assert_eq!(server.send("HEAD", "/v1/queues/jobs", "", "").await.status, 200);
+    let left = server.look("jobs").await;
+    assert_eq!((&left["visible"], &left["inflight"]), (&json!(1), &json!(0)));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn by_hand_with_curl() {
     let (server, _) = Server::start_product(1).await;
     let put = server.send("PUT", "/q/jobs", "", "hello\n").await;

@@ -53,6 +53,8 @@ pub(super) fn routes(table: Routes) -> Routes {
             "curl.get",
             get,
             doc("Receive messages")
+                .text("They are leased: nobody else gets them for as long as the queue says.")
+                .without_head()
                 .scope("consume")
                 .query::<GetQuery>()
                 .gives::<Received>(200, "Perhaps none")
