@@ -1,7 +1,7 @@
 //! Tables go to the disk as they are written, not all at their end.
 //!
 //! The store syncs a table when it is whole, up to 64 MiB at once, and whatever else wants the disk
-//! then waits: the shard's log above all. Syncing the part that is there every few megabytes keeps
+//! then waits: the shard's log above all. Syncing the part that is there every half a megabyte keeps
 //! each wait short.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bytes that a table has at most that are not on the disk, about.
-const TRICKLE_BYTES: u64 = 2 << 20;
+const TRICKLE_BYTES: u64 = 512 << 10;
 /// How often the tables of a merge are looked at, which does not say how much it has written.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(4);
 
 /// Syncs the tables of a checkpoint or a merge now and then.
 pub(crate) struct Trickle {

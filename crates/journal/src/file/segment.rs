@@ -20,10 +20,9 @@ const UNFINISHED: &str = ".new";
 /// The file whose lock says that the log is in use.
 pub(crate) const LOCK_NAME: &str = "lock";
 
-/// Zeros written at once, and between two syncs: small, so that the commits of the log, which
-/// share the disk, are not held up behind a long flush.
-const ZERO_BYTES: usize = 1 << 20;
-const ZERO_SYNC_BYTES: u64 = 4 << 20;
+/// Zeros written between two syncs: few, so that the commits of the log, which share the disk, are not
+/// held up behind a long flush.
+const ZERO_BYTES: usize = 512 << 10;
 
 /// A segment in use.
 pub(crate) struct Segment {
@@ -148,9 +147,7 @@ impl Yard {
             let count = (self.segment_bytes - at).min(ZERO_BYTES as u64);
             write_all(file, at, &zeros[..usize::try_from(count).expect("at most ZERO_BYTES")])?;
             at += count;
-            if at % ZERO_SYNC_BYTES == 0 {
-                file.sync()?;
-            }
+            file.sync()?;
         }
         Ok(())
     }
