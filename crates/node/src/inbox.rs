@@ -8,11 +8,11 @@
 //! refused at once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kernel::limits::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
 use kernel::{TenantId, VirtualShard};
-use parking_lot::{Condvar, Mutex};
 use shard::Request;
 
 /// Requests waiting in one shard, of all tenants.
@@ -143,6 +143,8 @@ impl<T, N> State<T, N> {
 
 /// See the module.
 pub(crate) struct Inbox<T, N> {
+    /// The system's own lock: ours elsewhere yields before it sleeps, and on a machine whose
+    /// processors are all busy a shard that yields waits for a whole slice of somebody else.
     state: Mutex<State<T, N>>,
     wake: Condvar,
 }
@@ -163,13 +165,18 @@ impl<T, N> Inbox<T, N> {
         Inbox { state: Mutex::new(state), wake: Condvar::new() }
     }
 
+    /// Whoever panicked with it has left nothing half done: nothing here can.
+    fn lock(&self) -> MutexGuard<'_, State<T, N>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts a request at the end of its lane. Somebody must wake the shard's thread for it.
     pub(crate) fn push(
         &self,
         lane: VirtualShard,
         request: Request<T>,
     ) -> Result<(), (PushError, Request<T>)> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.closed {
             return Err((PushError::Closed, request));
         }
@@ -200,7 +207,7 @@ impl<T, N> Inbox<T, N> {
 
     /// Wakes the shard's thread if it sleeps, wants requests, and there are some.
     pub(crate) fn wake_for_requests(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let wake = state.asleep && state.wants_requests && state.len > 0;
         if wake {
             state.asleep = false;
@@ -213,7 +220,7 @@ impl<T, N> Inbox<T, N> {
 
     /// Leaves a note. Notes are never refused: there is at most one for each thing under way.
     pub(crate) fn note(&self, note: Note<N>) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.notes.push_back(note);
         let wake = std::mem::take(&mut state.asleep);
         drop(state);
@@ -224,7 +231,7 @@ impl<T, N> Inbox<T, N> {
 
     /// Takes no more requests. Those inside are still served.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.closed = true;
         state.asleep = false;
         drop(state);
@@ -234,7 +241,7 @@ impl<T, N> Inbox<T, N> {
     /// Waits until there is a note, or a request if those are wanted, or `timeout` has passed;
     /// then takes all notes.
     pub(crate) fn wait(&self, wants_requests: bool, timeout: Duration) -> VecDeque<Note<N>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let deadline = Instant::now() + timeout;
         loop {
             let ready = !state.notes.is_empty() || (wants_requests && state.len > 0);
@@ -244,7 +251,9 @@ impl<T, N> Inbox<T, N> {
             }
             state.asleep = true;
             state.wants_requests = wants_requests;
-            self.wake.wait_until(&mut state, deadline);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waited = self.wake.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.asleep = false;
         }
     }
@@ -253,7 +262,7 @@ impl<T, N> Inbox<T, N> {
     /// have so many bytes at most, unless the first alone has more.
     pub(crate) fn take(&self, bytes_max: usize) -> Vec<Request<T>> {
         let bytes_max = bytes_max.min(BATCH_BYTES_MAX);
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let mut batch = Vec::with_capacity(state.len.min(ENTRY_COMMANDS_MAX));
         let mut bytes = 0;
         while batch.len() < ENTRY_COMMANDS_MAX {
@@ -270,7 +279,7 @@ impl<T, N> Inbox<T, N> {
 
     /// Puts requests back to the front, in their order: the log had no room for them yet.
     pub(crate) fn put_back(&self, requests: Vec<Request<T>>) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         for request in requests.into_iter().rev() {
             state.len += 1;
             state.bytes += request.envelope.encoded_len();
@@ -279,11 +288,11 @@ impl<T, N> Inbox<T, N> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().len
+        self.lock().len
     }
 
     pub(crate) fn is_closed_and_empty(&self) -> bool {
-        let state = self.state.lock();
+        let state = self.lock();
         state.closed && state.len == 0
     }
 }

@@ -18,6 +18,7 @@
 
 mod archive;
 mod checkpointer;
+mod courtesy;
 mod disk;
 mod effects;
 mod folder;

@@ -23,6 +23,7 @@ use shard::{Answer, CheckpointJob, Published, Refused, Request, Shard, SubmitErr
 use tokio::sync::{Notify, oneshot};
 
 use crate::checkpointer;
+use crate::courtesy::Courtesy;
 use crate::inbox::{Inbox, Note};
 use crate::meters::Meters;
 use crate::pace::{Pace, SLOW_FROM_BYTES};
@@ -147,6 +148,7 @@ pub(crate) struct RunState {
     rests_until: Instant,
     /// The checkpoint under way is waited for.
     hurry: Arc<AtomicBool>,
+    courtesy: Courtesy,
 }
 
 impl RunState {
@@ -162,6 +164,7 @@ impl RunState {
             more_to_load: true,
             rests_until: Instant::now(),
             hurry: Arc::default(),
+            courtesy: Courtesy::new(),
         }
     }
 }
@@ -191,12 +194,7 @@ impl Runner {
             } else {
                 self.load_timers();
                 self.checkpoint();
-                // Not a linger: with a core to spare this comes back at once. With none, whoever
-                // is about to push a request goes first, and one sync serves more of them. Beside a
-                // checkpoint it would be the checkpoint that goes first, for milliseconds.
-                if !self.state.checkpointing {
-                    std::thread::yield_now();
-                }
+                self.state.courtesy.yield_now();
                 self.append();
                 self.shard.commit();
             }
