@@ -238,7 +238,14 @@ impl Client {
         call: Call,
     ) -> Result<(T, Before), Error> {
         let (answer, before) = self.tries(call).await?;
-        Ok((serde_json::from_slice(&answer).map_err(Error::Answer)?, before))
+        Ok((serde_json::from_slice(answer.body()).map_err(Error::Answer)?, before))
+    }
+
+    /// The same, and whether it was made, or found as it was asked for.
+    pub(crate) async fn make<T: DeserializeOwned>(&self, call: Call) -> Result<(T, bool), Error> {
+        let (answer, _) = self.tries(call).await?;
+        let made = serde_json::from_slice(answer.body()).map_err(Error::Answer)?;
+        Ok((made, answer.status() == StatusCode::CREATED))
     }
 
     /// Until when a call that begins now, and does not wait for anything, is tried.
@@ -259,10 +266,10 @@ impl Client {
     }
 
     async fn bytes(&self, call: Call) -> Result<Bytes, Error> {
-        self.tries(call).await.map(|(answer, _)| answer)
+        self.tries(call).await.map(|(answer, _)| answer.into_body())
     }
 
-    async fn tries(&self, call: Call) -> Result<(Bytes, Before), Error> {
+    async fn tries(&self, call: Call) -> Result<(Response<Bytes>, Before), Error> {
         let retry = &self.shared.retry;
         let deadline = Instant::now() + retry.deadline.saturating_add(call.wait);
         let deadline = call.deadline.map_or(deadline, |earlier| earlier.min(deadline));
@@ -281,7 +288,7 @@ impl Client {
             failures += 1;
             cut |= failure.cut;
             if let (Repeat::Removing, true, true) = (call.repeat, cut, failure.status == 404) {
-                return Ok((Bytes::new(), Before { cut, failures }));
+                return Ok((Response::new(Bytes::new()), Before { cut, failures }));
             }
             let may = failure.passing && !(cut && call.repeat == Repeat::IfNotDone);
             if !may || !self.pause(failures, &failure.error, deadline).await {
@@ -315,7 +322,7 @@ impl Client {
         Ok(request)
     }
 
-    fn judge(&self, outcome: Result<Response<Bytes>, Failed>) -> Result<Bytes, Failure> {
+    fn judge(&self, outcome: Result<Response<Bytes>, Failed>) -> Result<Response<Bytes>, Failure> {
         let server = self.shared.base.clone();
         let lost = |cut, error| Failure { error, cut, status: 0, passing: true };
         let answer = match outcome {
@@ -326,7 +333,7 @@ impl Client {
             Err(Failed::Cut(why)) => return Err(lost(true, Error::Cut { server, why })),
         };
         if answer.status().is_success() {
-            return Ok(answer.into_body());
+            return Ok(answer);
         }
         Err(Failure::refused(answer.status(), answer.body()))
     }

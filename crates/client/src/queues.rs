@@ -199,6 +199,9 @@ pub struct QueueMade {
     pub queue_id: String,
     /// As asked for.
     pub name: String,
+    /// Whether this call made it; of a subscription, whether it subscribed it.
+    #[serde(default)]
+    pub created: bool,
 }
 
 /// A queue: its settings, what is in it, what happens in it.
@@ -315,7 +318,8 @@ impl Queues {
     /// `conflict` when it is there with other settings; any other [`Error`].
     pub async fn create(&self, queue: &NewQueue) -> Result<QueueMade, Error> {
         let call = Call::new(Method::POST, ["v1", "queues"]).json(queue)?.keyed();
-        self.client.call(call).await
+        let (made, created) = self.client.make::<QueueMade>(call).await?;
+        Ok(QueueMade { created, ..made })
     }
 
     /// Looks at a queue.

@@ -78,6 +78,9 @@ pub struct StreamMade {
     pub stream_id: String,
     /// The name.
     pub name: String,
+    /// Whether this call made it.
+    #[serde(default)]
+    pub created: bool,
 }
 
 /// A stream.
@@ -118,7 +121,8 @@ impl Streams {
     /// `conflict` when it is there with other settings; any other [`Error`].
     pub async fn create(&self, stream: &NewStream) -> Result<StreamMade, Error> {
         let call = Call::new(Method::POST, ["v1", "streams"]).json(stream)?.keyed();
-        self.client.call(call).await
+        let (made, created) = self.client.make::<StreamMade>(call).await?;
+        Ok(StreamMade { created, ..made })
     }
 
     /// Looks at a stream.

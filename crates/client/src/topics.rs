@@ -25,6 +25,9 @@ pub struct TopicMade {
     pub topic_id: String,
     /// As asked for.
     pub name: String,
+    /// Whether this call made it.
+    #[serde(default)]
+    pub created: bool,
 }
 
 /// A topic.
@@ -89,7 +92,9 @@ impl Topics {
     /// Any [`Error`].
     pub async fn create(&self, name: &str) -> Result<TopicMade, Error> {
         let ask = serde_json::json!({"name": name});
-        self.client.call(Call::new(Method::POST, ["v1", "topics"]).json(&ask)?.keyed()).await
+        let call = Call::new(Method::POST, ["v1", "topics"]).json(&ask)?.keyed();
+        let (made, created) = self.client.make::<TopicMade>(call).await?;
+        Ok(TopicMade { created, ..made })
     }
 
     /// Looks at a topic.
@@ -154,7 +159,8 @@ impl Topics {
         let call = Call::new(Method::POST, ["v1", "topics", topic, "subscriptions"]);
         // Twice is as once: it is there, with this filter.
         let call = call.json(&NewSubscription { filter, queue })?.repeatable();
-        self.client.call(call).await
+        let (made, created) = self.client.make::<QueueMade>(call).await?;
+        Ok(QueueMade { created, ..made })
     }
 
     /// A queue gets no more of what is published. It stays, with what is in it.

@@ -193,10 +193,11 @@ impl App {
                 }
             }
             Found::OtherMethods { allow, ends_in_name } => {
-                let last = request.uri().path().rsplit('/').next().filter(|_| ends_in_name);
-                other_method(request.method(), allow, last)
+                let path = Some(request.uri().path()).filter(|_| ends_in_name);
+                let misspelt = path.and_then(|path| misspelt(&app.router, path));
+                other_method(request.method(), allow, misspelt)
             }
-            Found::Nothing => unknown_path(request.method(), request.uri()),
+            Found::Nothing => unknown_path(&app.router, request.method(), request.uri()),
         }
     }
 }
@@ -243,27 +244,44 @@ async fn caught(mut answer: Answer) -> Result<Response, Box<dyn Any + Send>> {
     .await
 }
 
-/// The path has other methods than this; `name` is its end, if that is a name of the caller's.
-fn other_method(method: &Method, allow: &HeaderValue, name: Option<&str>) -> Response {
+/// What is wrong with the verb that a path ends in, if it has one.
+fn misspelt(router: &Router, path: &str) -> Option<String> {
+    let (_, verb) = path.rsplit('/').next()?.rsplit_once(':')?;
+    Some(match router.verbs(path).as_slice() {
+        [] => format!("it has no verb {verb:?}"),
+        verbs => format!("it has no verb {verb:?} (there are {})", verbs.join(", ")),
+    })
+}
+
+/// The path has other methods than this; `misspelt` when it ends in a name of the caller's with
+/// something like a verb.
+fn other_method(method: &Method, allow: &HeaderValue, misspelt: Option<String>) -> Response {
     if *method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, [(ALLOW, allow.clone())]).into_response();
     }
     let methods = allow.to_str().unwrap_or_default();
     let mut detail = format!("this path does not have {method}; it has {methods}");
-    if let Some((_, verb)) = name.and_then(|name| name.rsplit_once(':')) {
+    if let Some(misspelt) = misspelt {
         // Else it sounds as if whoever misspells a verb had meant a name.
-        detail
-            .push_str(&format!("; it has no verb {verb:?}, so that is taken as a part of a name"));
+        detail.push_str(&format!("; {misspelt}, so that is taken as a part of a name"));
     }
     ProblemKind::MethodNotAllowed.because(detail).allowing(allow.clone()).into_response()
 }
 
-fn unknown_path(method: &Method, uri: &Uri) -> Response {
-    if *method == Method::OPTIONS && uri.path() == "*" {
+fn unknown_path(router: &Router, method: &Method, uri: &Uri) -> Response {
+    let path = uri.path();
+    if *method == Method::OPTIONS && path == "*" {
         // Of the server as a whole.
         return StatusCode::NO_CONTENT.into_response();
     }
-    ProblemKind::UnknownPath.because("no operation has this path; see /docs").into_response()
+    let mut detail = "no operation has this path".to_owned();
+    let verbs = router.verbs(path);
+    if !verbs.is_empty() {
+        let without = || format!("it lacks a verb after a colon: {}", verbs.join(", "));
+        detail.push_str(&format!(": {}", misspelt(router, path).unwrap_or_else(without)));
+    }
+    detail.push_str("; see /docs");
+    ProblemKind::UnknownPath.because(detail).into_response()
 }
 
 /// What is remembered of a request until it is answered.

@@ -159,7 +159,12 @@ pub(crate) fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64,
     if (from..=to).contains(&value) {
         return Ok(value);
     }
-    Err(ProblemKind::InvalidBody.because(format!("at {field}: it must be from {from} to {to}")))
+    let detail = match to {
+        // What has no bound but that of its type is not told as if it had one.
+        u64::MAX => format!("at {field}: it must be {from} or more"),
+        to => format!("at {field}: it must be from {from} to {to}"),
+    };
+    Err(ProblemKind::InvalidBody.because(detail))
 }
 
 /// An error on its way to a client.

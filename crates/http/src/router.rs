@@ -3,7 +3,8 @@
 //! A tree of segments. In a segment a literal wins over `{name}:verb`, and that over `{name}`;
 //! when a branch leads nowhere the next one is tried. So `/searches/history` is the literal and
 //! `/searches/anything` the parameter, and a colon in a parameter only means a verb where one is
-//! registered.
+//! registered. There it means the verb whatever the method is: `GET /queues/a:purge` is no look at a
+//! queue called `a:purge`. A parameter that may end like that is spelt with `%3A`.
 
 use http::{HeaderValue, Method};
 
@@ -183,8 +184,42 @@ impl Router {
         }
     }
 
-    /// Follows the path from `start` on, to a node that has the method, or any when none is given. Each call goes one level down, so it is as deep as the
-    /// deepest route.
+    /// The verbs that the last segment of a path could have had, whatever it has, by name.
+    #[must_use]
+    pub fn verbs(&self, path: &str) -> Vec<&'static str> {
+        let mut verbs = Vec::new();
+        if let Some(path) = path.strip_prefix('/') {
+            self.collect_verbs(0, path, &mut verbs);
+        }
+        verbs.sort_unstable();
+        verbs.dedup();
+        verbs
+    }
+
+    /// As deep as the deepest route, and two branches wide at most.
+    fn collect_verbs(&self, node: usize, path: &str, verbs: &mut Vec<&'static str>) {
+        let node = &self.nodes[node];
+        if let Some((segment, rest)) = path.split_once('/') {
+            let literal = node.literals.iter().find(|(name, _)| *name == segment);
+            let param = node.param.filter(|_| !segment.is_empty());
+            for child in literal.map(|(_, child)| *child).into_iter().chain(param) {
+                self.collect_verbs(child, rest, verbs);
+            }
+            return;
+        }
+        let stem = path.rsplit_once(':').map_or(path, |(stem, _)| stem);
+        if stem.is_empty() {
+            return;
+        }
+        let of_literal = |(name, _): &(&'static str, usize)| {
+            name.rsplit_once(':').filter(|(of, _)| *of == stem).map(|(_, verb)| verb)
+        };
+        verbs.extend(node.literals.iter().filter_map(of_literal));
+        verbs.extend(node.verbs.iter().map(|(verb, _)| *verb));
+    }
+
+    /// Follows the path from `start` on, to a node that has the method, or any when none is given.
+    /// Each call goes one level down, so it is as deep as the deepest route.
     fn walk(
         &self,
         node: usize,
@@ -215,8 +250,11 @@ impl Router {
             && let Some((_, child)) = node.verbs.iter().find(|(name, _)| *name == verb)
         {
             params.push(start, start + value.len());
-            if let Some(found) = on(*child, params) {
-                return Some(found);
+            let found = on(*child, params);
+            // A verb at the end of a path hides the parameter also from methods that it lacks: who
+            // writes it means it.
+            if found.is_some() || end == path.len() {
+                return found;
             }
             *params = before;
         }
@@ -278,7 +316,8 @@ mod tests {
         let routes = paths
             .into_iter()
             .fold(Routes::new("t", "T."), |routes, path| routes.get(path, path, nothing, doc("d")));
-        Router::new(vec![routes.post("/v1/queues", "make", nothing, doc("d"))])
+        let routes = routes.post("/v1/queues", "make", nothing, doc("d"));
+        Router::new(vec![routes.post("/v1/queues/{q}:redrive", "redrive", nothing, doc("d"))])
     }
 
     fn check(path: &str, expect: &str) {
@@ -307,6 +346,33 @@ mod tests {
         check("/v1/users/u/searches/histories", "/v1/users/{u}/searches/{q} u histories");
         check("/v1/users/u/searches:warm", "/v1/users/{u}/searches:warm u");
         check("/v1/tasks:batch", "/v1/tasks:batch");
+    }
+
+    #[test]
+    fn a_verb_of_another_method_hides_the_parameter() {
+        check("/v1/queues/a:redrive", r#""OPTIONS, POST""#);
+        check("/v1/queues/a:b:redrive", r#""OPTIONS, POST""#);
+        check("/v1/queues/a%3Aredrive", "/v1/queues/{q} a%3Aredrive");
+        check("/v1/queues/:redrive", "/v1/queues/{q} :redrive");
+        check("/v1/queues/a:redrive/messages:receive", "/v1/queues/{q}/messages:receive a:redrive");
+        check("/v1/users/u/searches/a:redrive", "/v1/users/{u}/searches/{q} u a:redrive");
+    }
+
+    #[test]
+    fn verbs_are_those_of_the_place_where_a_path_ends() {
+        let router = router();
+        let none: [&str; 0] = [];
+        assert_eq!(router.verbs("/v1/queues/a/messages:recieve"), ["receive"]);
+        assert_eq!(router.verbs("/v1/queues/a/messages"), ["receive"]);
+        assert_eq!(router.verbs("/v1/queues/a/messages/h:akc"), ["ack"]);
+        assert_eq!(router.verbs("/v1/queues/a/messages/h"), ["ack"]);
+        assert_eq!(router.verbs("/v1/queues/a:b:purg"), ["purge", "redrive"]);
+        for path in ["", "*", "/", "/v1", "/v1/queues", "/v1/queues/", "/v1/queues/:x"] {
+            assert_eq!(router.verbs(path), none, "{path}");
+        }
+        assert_eq!(router.verbs("/v1/queues//messages:x"), none);
+        assert_eq!(router.verbs("/v1/queues/a/massages:receive"), none);
+        assert_eq!(router.verbs("/v1/users/u/searches/a:b"), none);
     }
 
     #[test]

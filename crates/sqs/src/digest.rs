@@ -11,6 +11,7 @@
 use std::borrow::Borrow;
 
 use md5::{Digest, Md5};
+use sha2::Sha256;
 
 use crate::value::MessageAttributeValue;
 
@@ -21,6 +22,12 @@ const BYTES: u8 = 2;
 #[must_use]
 pub fn body(text: &str) -> String {
     hex(&Md5::digest(text.as_bytes()))
+}
+
+/// `MessageDeduplicationId` of a message whose body stands for it.
+#[must_use]
+pub fn deduplication_id(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 /// `MD5OfMessageAttributes` and `MD5OfMessageSystemAttributes`; `None` when there are none.

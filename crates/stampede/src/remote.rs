@@ -240,7 +240,7 @@ mod tests {
             ),
             ("at attributes.kind: no", "--attribute kind: no"),
             ("at filter: a: no", "--filter: a: no"),
-            ("`limit` in the query: a limit is from 1 to 1000", "--max: a limit is from 1 to 1000"),
+            ("`limit` in the query: it must be from 1 to 9", "--max: it must be from 1 to 9"),
             (
                 "maxReceiveCount needs deadLetterQueue as well",
                 "--max-receives needs --dead-letter as well",

@@ -16,6 +16,12 @@ pub(crate) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
     Ok(lines)
 }
 
+/// What came of a wish for something of this name.
+pub(crate) fn made(name: &str, id: &str, created: bool) -> String {
+    let what = if created { "was made" } else { "was there before" };
+    format!("{name} {what}, as {id}\n")
+}
+
 pub(crate) fn queues(queues: &[QueueInfo]) -> String {
     let head = ["NAME", "MODE", "VISIBLE", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
     let row = |queue: &QueueInfo| {

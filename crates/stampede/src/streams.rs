@@ -9,7 +9,7 @@ use client::{Client, GroupSummary, NewRecord, NewStream, Record, SeekTo, StreamI
 use serde_json::value::RawValue;
 
 use crate::remote::{ServerFlags, Usage, block_on, duration, print};
-use crate::show::{json_lines, one_line, table};
+use crate::show::{self, json_lines, one_line, table};
 
 #[derive(Args)]
 pub(crate) struct StreamFlags {
@@ -152,7 +152,7 @@ async fn create(client: &Client, json: bool, flags: CreateFlags) -> anyhow::Resu
     print(&if json {
         json_lines(&[made])?
     } else {
-        format!("{} is there, as {}\n", made.name, made.stream_id)
+        show::made(&made.name, &made.stream_id, made.created)
     })?;
     Ok(ExitCode::SUCCESS)
 }

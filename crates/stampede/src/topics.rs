@@ -95,7 +95,7 @@ pub(crate) fn run(flags: TopicFlags) -> anyhow::Result<ExitCode> {
             }
             TopicCommand::Create { name } => {
                 let made = client.topics().create(&name).await?;
-                let said = format!("{} is there, as {}\n", made.name, made.topic_id);
+                let said = show::made(&made.name, &made.topic_id, made.created);
                 if json { show::json_lines(&[made])? } else { said }
             }
             TopicCommand::Subscribe(flags) => subscribe(&client, json, &flags).await?,

@@ -70,7 +70,9 @@ impl Server {
 fn streams_are_used_by_hand_and_by_scripts() {
     let server = Server::start();
     let made = server.says(&["create", "clicks", "--partitions", "2", "--retention", "1d"]);
-    assert!(made.starts_with("clicks is there, as s_"), "{made}");
+    assert!(made.starts_with("clicks was made, as s_"), "{made}");
+    let again = server.says(&["create", "clicks", "--partitions", "2", "--retention", "1d"]);
+    assert!(again.starts_with("clicks was there before, as s_"), "{again}");
     server.json(&["create", "kept", "--retention", "forever", "--retention-bytes", "1000"]);
     let table = server.says(&["ls"]);
     assert_eq!(

@@ -236,6 +236,8 @@ fn acted_for(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("x-user") else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(user) if (1..=USER_BYTES_MAX).contains(&user.len()) => Ok(Some(user)),
-        _ => Err(ProblemKind::InvalidHeader.because("X-User must be 1 to 256 bytes of UTF-8")),
+        _ => {
+            Err(ProblemKind::InvalidHeader.because("X-User must have from 1 to 256 bytes of UTF-8"))
+        }
     }
 }

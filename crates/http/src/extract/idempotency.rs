@@ -49,7 +49,7 @@ impl FromRequestParts<Ctx> for Idempotency {
         let visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
         if !visible || !(1..=IDEMPOTENCY_KEY_MAX).contains(&key.len()) {
             return refuse(format!(
-                "Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters"
+                "Idempotency-Key must have from 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters"
             ));
         }
         let path = parts.uri.path().to_owned();

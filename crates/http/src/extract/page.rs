@@ -39,7 +39,7 @@ impl TryFrom<u32> for Limit {
         if (1..=PAGE_ITEMS_MAX).contains(&limit) {
             Ok(Limit(limit))
         } else {
-            Err(format!("a limit is from 1 to {PAGE_ITEMS_MAX}"))
+            Err(format!("it must be from 1 to {PAGE_ITEMS_MAX}"))
         }
     }
 }

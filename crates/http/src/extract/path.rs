@@ -31,7 +31,7 @@ impl Segment for String {
 
 impl Segment for u32 {
     fn read(text: &str) -> Result<u32, &'static str> {
-        text.parse().map_err(|_| "a whole number up to 4294967295")
+        text.parse().map_err(|_| "a whole number from 0 to 4294967295")
     }
 }
 

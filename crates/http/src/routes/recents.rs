@@ -137,7 +137,7 @@ struct HistoryQuery {
 
 fn check_user(caller: &Caller, user: &str) -> Result<(), Problem> {
     if !(1..=USER_BYTES_MAX).contains(&user.len()) {
-        let detail = format!("a user's name has 1 to {USER_BYTES_MAX} bytes");
+        let detail = format!("a user's name must have from 1 to {USER_BYTES_MAX} bytes");
         return Err(ProblemKind::InvalidParameter.because(detail));
     }
     caller.check_user(user)
@@ -149,8 +149,9 @@ fn check_query(query: &str, kind: ProblemKind) -> Result<&str, Problem> {
     if (1..=QUERY_BYTES_MAX).contains(&query.len()) {
         return Ok(query);
     }
-    let detail =
-        format!("at q: a query has 1 to {QUERY_BYTES_MAX} bytes besides white space at its ends");
+    let detail = format!(
+        "at q: it must have from 1 to {QUERY_BYTES_MAX} bytes besides white space at its ends"
+    );
     Err(kind.because(detail))
 }
 

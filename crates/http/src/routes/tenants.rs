@@ -366,7 +366,7 @@ async fn set_quotas(
     let rates = [new.requests_per_second, new.burst, new.connections, new.publish_per_second];
     if rates.contains(&none) || new.retention_seconds_max == Some(Some(0)) {
         let why = "requestsPerSecond, burst, connections, publishPerSecond and \
-            retentionSecondsMax are at least 1";
+            retentionSecondsMax must be 1 or more";
         return Err(ProblemKind::Unprocessable.because(why));
     }
     let initial = Quotas::initial(tenant.record.id);

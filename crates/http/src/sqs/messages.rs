@@ -80,7 +80,15 @@ fn packed(
         }
         Mode::Standard => settings.dedup_by_body.then(|| dedup_of_body(&parcel.body)),
     };
-    if let Some(id) = dedup_id {
+    let shown_id = match settings.mode {
+        Mode::Fifo => Some(dedup_id.map_or_else(
+            // The body stands for it. Kept, because other queues it may go to do not know that.
+            || sqs::digest::deduplication_id(&entry.message_body),
+            str::to_owned,
+        )),
+        Mode::Standard => None,
+    };
+    if let Some(id) = shown_id {
         let name = Name::MessageDeduplicationId.as_str().to_owned();
         parcel.system.insert(name, Attribute::text("String", id));
     }

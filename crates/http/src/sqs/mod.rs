@@ -174,7 +174,16 @@ impl Asked<'_> {
         let key = &presented.access_key_id;
         let now_ms = crate::auth::now_ms();
         // The signature first: it costs no look-up, and says that the sender has the whole key.
-        presented.check(key, &self.method, &self.uri, &self.headers, self.body, now_ms)?;
+        let checked =
+            presented.check(key, &self.method, &self.uri, &self.headers, self.body, now_ms);
+        if let Err(wrong) = checked {
+            if wrong.kind == ErrorKind::SignatureDoesNotMatch {
+                // Who has another key than one of ours is told of that, as by AWS. It gives nothing
+                // away: an id is the whole secret, and whoever has it could have signed with it.
+                Caller::check_key(self.ctx, key).await.map_err(refusal)?;
+            }
+            return Err(wrong);
+        }
         let caller = Caller::of_key(self.ctx, Some(key), &self.headers).await;
         Ok((caller.map_err(refusal)?, presented.region))
     }
@@ -220,6 +229,11 @@ fn refusal(problem: Problem) -> SqsError {
         kind if kind.status().is_server_error() => ErrorKind::ServiceUnavailable,
         _ => ErrorKind::InvalidParameterValue,
     };
+    if kind == ErrorKind::InvalidClientTokenId {
+        // What AWS says, for those who look for it, and then what it is here.
+        let text = "The security token included in the request is invalid.";
+        return kind.because(format!("{text} ({})", problem.detail));
+    }
     match problem.retry_after_ms {
         Some(ms) => kind.because(format!("{}; try again in {ms} ms", problem.detail)),
         None => kind.because(problem.detail),

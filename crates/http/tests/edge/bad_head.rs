@@ -24,18 +24,40 @@ async fn unknown_paths_and_methods_are_problems() {
 async fn a_verb_that_there_is_not_is_told_as_such() {
     let (server, _) = Server::start_product(1).await;
     let detail = server.post("/v1/queues/jobs:purg", "").await.problem(405, "method-not-allowed");
-    assert!(detail.contains(r#"it has no verb "purg""#), "{detail}");
+    assert!(detail.contains(r#"it has no verb "purg" (there are purge, redrive), so"#), "{detail}");
+    let all = "ack, batch, change-visibility, nack, receive";
+    let settling = "ack, change-visibility, nack";
+    for (path, expect) in [
+        ("messages:recieve", format!(r#"it has no verb "recieve" (there are {all})"#)),
+        ("messages/handle:akc", format!(r#"it has no verb "akc" (there are {settling})"#)),
+        ("messages/handle:", format!(r#"it has no verb "" (there are {settling})"#)),
+        ("messages/handle", format!("it lacks a verb after a colon: {settling}")),
+    ] {
+        let answer = server.post(&format!("/v1/queues/jobs/{path}"), "{}").await;
+        let detail = answer.problem(404, "unknown-path");
+        assert_eq!(detail, format!("no operation has this path: {expect}; see /docs"), "{path}");
+    }
+    let detail = server.post("/v1/queues/jobs/massages:x", "").await.problem(404, "unknown-path");
+    assert_eq!(detail, "no operation has this path; see /docs");
     // These verbs there are, with another method.
     for (method, path) in [
         ("GET", "/v1/queues/jobs/messages:receive"),
         ("PUT", "/v1/queues/jobs:purge"),
+        ("GET", "/v1/queues/jobs:purge"),
+        ("DELETE", "/v1/queues/jobs:redrive"),
+        ("GET", "/v1/streams/clicks/groups/readers:fetch"),
         ("GET", "/v1/queues/jobs/messages/handle:ack"),
     ] {
         let answer = server.send(method, path, "", "").await;
         let detail = answer.problem(405, "method-not-allowed");
         let expect = format!("this path does not have {method}; it has OPTIONS, POST");
         assert_eq!(detail, expect, "{path}");
+        assert!(answer.head.contains("allow: options, post\r\n"), "{answer:?}");
     }
+    // Where there are no verbs, a colon is a part of the name like any other.
+    let headers = "x-user: ann\r\n";
+    let removed = server.send("DELETE", "/v1/users/ann/searches/std:purge", headers, "").await;
+    assert_eq!(removed.status, 204, "{removed:?}");
     server.stop().await;
 }
 

@@ -91,7 +91,7 @@ async fn of_a_batch_of_too_many_no_more_is_read_than_shows_that() {
     let path = "/v1/queues/jobs/messages:batch";
     let refused = async |body: &str| {
         let detail = server.post(path, body).await.problem(400, "invalid-body");
-        assert_eq!(detail, "at messages: there are 1 to 1000");
+        assert_eq!(detail, "at messages: there must be from 1 to 1000");
     };
     for element in ["7", r#"{"body": 1}"#] {
         refused(&format!(r#"{{"messages": [{}]}}"#, vec![element; 100_000].join(","))).await;

@@ -622,3 +622,18 @@ async fn bad_input_is_refused_with_its_place() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn rates_have_three_digits_behind_the_point() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    Server::ok(&server.post("/v1/queues/jobs/messages", r#"{"body": 1}"#).await, 202);
+    // One in seven seconds, which has no end as a fraction.
+    ahead_ms.fetch_add(7_000, Ordering::SeqCst);
+    let view = server.look("jobs").await;
+    let rate = view["rates"]["publishPerSecond"].to_string();
+    let (_, behind) = rate.split_once('.').expect("a fraction");
+    assert!((1..=3).contains(&behind.len()), "{rate}");
+    assert_ne!(rate, "0.0");
+    server.stop().await;
+}

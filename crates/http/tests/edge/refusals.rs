@@ -140,3 +140,110 @@ async fn refusals_say_what_would_do() {
     assert!(detail.contains("262144 bytes that topics take"), "{detail}");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_misspelt_field_is_told_before_the_one_that_it_was_meant_to_be() {
+    let (server, _) = Server::start_product(1).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    server.make(json!({"name": "jobs"})).await;
+    for (path, body, field) in [
+        ("/v1/queues", r#"{"nmae": "jobs"}"#, "nmae"),
+        ("/v1/queues", r#"{"Name": "jobs", "mode": "FIFO"}"#, "Name"),
+        ("/v1/topics", r#"{"nmae": "news"}"#, "nmae"),
+        ("/v1/topics/news/subscriptions", r#"{"queue": "jobs"}"#, "queue"),
+        ("/v1/queues/jobs/messages", r#"{"bdoy": 1}"#, "bdoy"),
+        ("/v1/queues/jobs/messages:ack", r#"{"receiptHandle": "x"}"#, "receiptHandle"),
+        ("/v1/streams", r#"{"nmae": "clicks"}"#, "nmae"),
+        ("/v1/keys", r#"{"scope": ["read"]}"#, "scope"),
+    ] {
+        let detail = server.post(path, body).await.problem(400, "invalid-body");
+        let expect = format!("unknown field `{field}`, expected ");
+        assert!(detail.contains(&expect), "{path}: {detail}");
+    }
+    let detail = server.post("/v1/queues", "{}").await.problem(400, "invalid-body");
+    assert_eq!(detail, "missing field `name`");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_to_null_takes_a_bound_away_and_is_refused_where_there_is_always_something() {
+    let (server, _) = Server::start_product(1).await;
+    // Who makes a queue says so that it is as usual.
+    server.make(json!({"name": "jobs", "retentionSeconds": null, "tags": null})).await;
+    assert_eq!(server.look("jobs").await["retentionSeconds"], 345_600);
+    for field in [
+        "retentionSeconds",
+        "defaultVisibilityTimeoutSeconds",
+        "delaySeconds",
+        "receiveWaitSeconds",
+        "deduplicationWindowSeconds",
+        "deduplicateByBody",
+        "maxInflight",
+        "maxBodyBytes",
+        "largeBodies",
+        "tags",
+    ] {
+        let answer = server.patch("jobs", json!({"maxMessages": 5, field: null})).await;
+        let detail = answer.problem(400, "invalid-body");
+        let expect = format!("at {field}: it must not be null; what is left out stays as it is");
+        assert_eq!(detail, expect);
+    }
+    assert_eq!(server.look("jobs").await["maxMessages"], Value::Null);
+    for field in ["maxMessages", "maxBytes", "retryBackoff"] {
+        Server::ok(&server.patch("jobs", json!({field: null})).await, 200);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn ranges_are_told_in_one_way() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let handle = "A".repeat(48);
+    for (path, body, expect) in [
+        ("jobs/messages", json!({"body": 1, "priority": 10}), "priority: it must be from 0 to 9"),
+        (
+            "jobs/messages",
+            json!({"body": 1, "delaySeconds": 400_000_000}),
+            "delaySeconds: it must be from 0 to 315360000",
+        ),
+        (
+            "jobs/messages",
+            json!({"body": 1, "deduplicationKey": ""}),
+            "deduplicationKey: it must have from 1 to 256 bytes",
+        ),
+        (
+            "jobs/messages:receive",
+            json!({"maxMessages": 101}),
+            "maxMessages: it must be from 1 to 100",
+        ),
+        (
+            "jobs/messages:ack",
+            json!({"receiptHandles": []}),
+            "receiptHandles: there must be from 1 to 1000",
+        ),
+        (
+            &format!("jobs/messages/{handle}:nack"),
+            json!({"delaySeconds": 400_000_000}),
+            "delaySeconds: it must be from 0 to 315360000",
+        ),
+        (
+            &format!("jobs/messages/{handle}:change-visibility"),
+            json!({"visibilityTimeoutSeconds": 43_201}),
+            "visibilityTimeoutSeconds: it must be from 0 to 43200",
+        ),
+        (
+            "jobs:redrive",
+            json!({"maxMessagesPerSecond": 0}),
+            "maxMessagesPerSecond: it must be from 1 to 100000",
+        ),
+        ("jobs:redrive", json!({"limit": 0}), "limit: it must be 1 or more"),
+    ] {
+        let answer = server.post(&format!("/v1/queues/{path}"), &body.to_string()).await;
+        let detail = answer.problem(400, "invalid-body");
+        assert_eq!(detail, format!("at {expect}"), "{path}");
+    }
+    let detail = server.get("/v1/queues?limit=0").await.problem(400, "invalid-parameter");
+    assert_eq!(detail, "`limit` in the query: it must be from 1 to 1000");
+    server.stop().await;
+}

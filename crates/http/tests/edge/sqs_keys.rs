@@ -8,9 +8,8 @@ use crate::harness::Server;
 
 /// The head of an SQS request, signed with this key.
 pub(crate) fn signed(key: &str, action: &str, body: &str) -> String {
-    let now = http_edge::time::rfc3339(wall_ms());
-    let date: String = now.as_str()[..19].chars().filter(|c| !"-:".contains(*c)).collect();
-    let (date, day) = (format!("{date}Z"), &date[..8]);
+    let date = amz_date();
+    let day = &date[..8];
     let hash = |bytes: &[u8]| hex(&Sha256::digest(bytes));
     let names = "host;x-amz-date;x-amz-target";
     let target = format!("AmazonSQS.{action}");
@@ -38,6 +37,13 @@ pub(crate) fn signed(key: &str, action: &str, body: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Now, as signatures have it: `20130524T000000Z`.
+fn amz_date() -> String {
+    let now = http_edge::time::rfc3339(wall_ms());
+    let date: String = now.as_str()[..19].chars().filter(|c| !"-:".contains(*c)).collect();
+    format!("{date}Z")
 }
 
 fn wall_ms() -> u64 {
@@ -85,5 +91,44 @@ async fn a_key_of_sqs_that_is_wrong_is_refused_in_dev_as_well() {
         assert!(refused.body.contains(code), "{refused:?}");
     }
     server.get("/v1/queues/jobs").await.problem(404, "not-found");
+    server.stop().await;
+}
+
+/// What signs these headers with no key at all, in the name of this one.
+fn signed_wrongly(key: &str, names: &str) -> String {
+    let date = amz_date();
+    format!(
+        "x-amz-date: {date}\r\nauthorization: AWS4-HMAC-SHA256 \
+         Credential={key}/{}/us-east-1/sqs/aws4_request, SignedHeaders={names}, Signature={}\r\n",
+        &date[..8],
+        "0".repeat(64)
+    )
+}
+
+#[tokio::test]
+async fn a_signature_that_is_wrong_is_told_of_a_key_that_there_is_and_no_other() {
+    let (server, key) = with_tenant().await;
+    let unknown = format!("sk_{}", "0".repeat(48));
+    let json = "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.ListQueues\r\n";
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    for (key, code, in_json) in [
+        (&key, "SignatureDoesNotMatch", "InvalidSignatureException"),
+        (&unknown, "InvalidClientTokenId", "UnrecognizedClientException"),
+    ] {
+        let head = signed_wrongly(key, "host;x-amz-date;x-amz-target");
+        let refused = server.send("POST", "/sqs", &format!("{json}{head}"), "{}").await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        let query_error = format!("x-amzn-query-error: {};sender", code.to_lowercase());
+        assert!(refused.head.contains(&query_error), "{refused:?}");
+        assert!(refused.body.contains(in_json), "{refused:?}");
+
+        let head = signed_wrongly(key, "host;x-amz-date");
+        let ask = "Action=ListQueues&Version=2012-11-05";
+        let refused = server.send("POST", "/sqs", &format!("{form}{head}"), ask).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert!(refused.body.contains(&format!("<Code>{code}</Code>")), "{refused:?}");
+        let invalid = "The security token included in the request is invalid.";
+        assert_eq!(refused.body.contains(invalid), code == "InvalidClientTokenId", "{refused:?}");
+    }
     server.stop().await;
 }

@@ -167,7 +167,7 @@ async fn create(client: &Client, json: bool, flags: &CreateFlags) -> anyhow::Res
     print(&if json {
         show::json_lines(&[made])?
     } else {
-        format!("{} is there, as {}\n", made.name, made.queue_id)
+        show::made(&made.name, &made.queue_id, made.created)
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -98,6 +98,10 @@ impl MessageFlags {
         Ok(message)
     }
 
+    fn reads_stdin(&self) -> bool {
+        self.file.as_deref().is_none_or(|path| path.as_os_str() == "-")
+    }
+
     /// The file, or stdin.
     fn input(&self) -> anyhow::Result<Box<dyn Read + Send>> {
         match self.file.as_deref() {
@@ -121,6 +125,11 @@ impl MessageFlags {
         // `echo hello | stampede queue send jobs` sends hello. A file is sent as it is.
         if self.file.is_none() && text.ends_with('\n') {
             text.pop();
+        }
+        // Mostly the command before the pipe has failed, and nobody meant a message.
+        if text.is_empty() && self.reads_stdin() {
+            let why = "stdin is empty, so nothing was sent; \"\" as the body sends an empty text";
+            return Err(Usage(why.to_owned()).into());
         }
         Ok(text)
     }

@@ -103,6 +103,9 @@ def wrong_keys_are_told_apart():
     fails("SignatureDoesNotMatch", client(secret="wrong").list_queues)
     fails("InvalidClientTokenId", client("sk_" + "0" * 48).list_queues)
     fails("InvalidClientTokenId", client("AKIAIOSFODNN7EXAMPLE").list_queues)
+    # Which secret goes with a key that there is not, nobody knows.
+    fails("InvalidClientTokenId", client("sk_" + "0" * 48, secret="wrong").list_queues)
+    fails("InvalidClientTokenId", client("AKIAIOSFODNN7EXAMPLE", secret=KEY).list_queues)
 
 
 @case

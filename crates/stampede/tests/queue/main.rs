@@ -137,9 +137,15 @@ impl Server {
 #[test]
 fn queues_and_messages_are_shown_in_tables_and_as_json() {
     let server = Server::start();
-    assert!(server.says(&["queue", "create", "jobs"]).starts_with("jobs is there, as q_"));
-    let made = server.json(&["create", "orders.fifo", "--fifo", "--visibility", "2m"]);
-    assert_eq!(made[0]["name"], "orders.fifo");
+    assert!(server.says(&["queue", "create", "jobs"]).starts_with("jobs was made, as q_"));
+    assert!(server.says(&["queue", "create", "jobs"]).starts_with("jobs was there before, as q_"));
+    for created in [true, false] {
+        let made = server.json(&["create", "orders.fifo", "--fifo", "--visibility", "2m"]);
+        assert_eq!(
+            (&made[0]["name"], &made[0]["created"]),
+            (&json!("orders.fifo"), &json!(created))
+        );
+    }
     server.says(&["queue", "send", "jobs", r#"{"n": 1.50}"#, "-a", "kind=mail", "-a", "size:=3"]);
     let sent = server.json(&["send", "jobs", "hello", "--priority", "9"]);
     assert_eq!(sent[0]["sequence"], 2);
@@ -232,7 +238,8 @@ fn a_queue_is_shown_changed_and_deleted() {
 #[test]
 fn topics_are_made_subscribed_to_and_published_to() {
     let server = Server::start();
-    assert!(server.says(&["topic", "create", "news"]).starts_with("news is there, as t_"));
+    assert!(server.says(&["topic", "create", "news"]).starts_with("news was made, as t_"));
+    assert!(server.says(&["topic", "create", "news"]).starts_with("news was there before, as t_"));
     let said = server.says(&["topic", "subscribe", "news", "all"]);
     assert_eq!(said, "all gets what is published to news\n");
     let filter = r#"{"kind": ["mail"]}"#;
@@ -315,6 +322,29 @@ fn bodies_come_from_arguments_files_stdin_and_lines() {
     let bytes = server.fed(&["queue", "send", "jobs"], &[0xff, 0]);
     assert_eq!(bytes.status.code(), Some(2));
     assert!(text(&bytes.stderr).contains("curl -T"), "{}", text(&bytes.stderr));
+}
+
+#[test]
+fn an_empty_stdin_is_no_message_and_an_empty_argument_is_one() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["topic", "create", "news"]);
+    let send = ["queue", "send", "jobs"];
+    let publish = ["topic", "publish", "news"];
+    for (arguments, input) in [
+        (&send[..], &b""[..]),
+        (&send, b"\n"),
+        (&["queue", "send", "jobs", "--file", "-"], b""),
+        (&publish, b""),
+    ] {
+        let refused = server.fed(arguments, input);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("stdin is empty"), "{arguments:?}: {said}");
+    }
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+    server.says(&["queue", "send", "jobs", ""]);
+    assert_eq!(server.json(&["peek", "jobs"])[0]["body"], "");
 }
 
 #[test]

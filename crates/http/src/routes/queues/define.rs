@@ -44,7 +44,8 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("Look at a queue: its settings, what is in it, what happens in it").scope("read")
                 .gives::<QueueView>(200, "The queue").problems(&[ProblemKind::NotFound]))
         .patch("/v1/queues/{queue}", "queues.update", update,
-            doc("Change a queue").text("What is left out stays; `null` takes a bound away. The mode never changes.")
+            doc("Change a queue").text("What is left out stays; `null` takes away `maxMessages`, `maxBytes`, \
+                `maxReceiveCount` with `deadLetterQueue`, or `retryBackoff`. The mode never changes.")
                 .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
                 .example(r#"{"maxReceiveCount": 5}"#)
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
@@ -116,8 +117,9 @@ impl TryFrom<Map<String, Value>> for NewQueue {
         }
         let own = ["name", "mode"].map(|field| fields.remove_entry(field));
         let is_name_only = own[1].is_none() && fields.is_empty();
-        let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
+        // First: a name that is missing may be there, under a name that is misspelt.
         let change = read_part(Value::Object(fields)).map_err(|why| with_own_fields(&why))?;
+        let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
         Ok(NewQueue { name, mode, change, is_name_only })
     }
 }
@@ -225,6 +227,11 @@ fn queue_id(shard: u16, number: u64) -> String {
     format!("q_{shard:x}_{number:x}")
 }
 
+/// A rate of a minute or two says no more than that.
+fn thousandths(rate: f64) -> f64 {
+    (rate * 1000.0).round() / 1000.0
+}
+
 fn shown(shard: u16, name: String, described: Described, now_ms: u64) -> QueueView {
     let Described { definition, counts, oldest_visible_ms } = described;
     let settings = definition.settings;
@@ -263,10 +270,10 @@ fn shown(shard: u16, name: String, described: Described, now_ms: u64) -> QueueVi
         bytes: counts.bytes,
         oldest_visible_age_seconds: oldest_visible_ms.map(|ms| now_ms.saturating_sub(ms) / 1000),
         rates: RatesView {
-            publish_per_second: rates.sent,
-            receive_per_second: rates.received,
-            ack_per_second: rates.acked,
-            retry_per_second: rates.failed,
+            publish_per_second: thousandths(rates.sent),
+            receive_per_second: thousandths(rates.received),
+            ack_per_second: thousandths(rates.acked),
+            retry_per_second: thousandths(rates.failed),
         },
     }
 }
@@ -390,6 +397,7 @@ pub(super) async fn update(
     Path(name): Path<String>,
     body: Json<QueueChange>,
 ) -> Result<Answer<QueueView>, Problem> {
+    body.value.check_nulls()?;
     let mut last = Refusal::Version;
     for _ in 0..UPDATE_TRIES {
         let definition = find(&edge, &caller, &name).await?;

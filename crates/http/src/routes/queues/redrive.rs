@@ -12,7 +12,7 @@ use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Idempotency, Json, Path, Query};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::{filter, redrive, redrive_id, service};
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -114,13 +114,15 @@ pub(super) struct RedriveView {
     target_queue: Option<String>,
     /// `running`, `done` or `cancelled`.
     state: &'static str,
-    /// Messages that passed the filter.
+    /// Messages that passed the filter and have somewhere to go.
     matched: u64,
-    /// Messages that were moved.
+    /// Of these, messages that were moved: all of them, or none in a `dryRun`.
     moved: u64,
-    /// Messages that did not pass, or have nowhere to go.
+    /// Messages that were looked at and left: they did not pass the filter, or have nowhere to go.
+    /// Without a `targetQueue` that is so of what did not die in another queue.
     skipped: u64,
-    /// Messages that could be received when it began.
+    /// Messages that could be received when it began; it does not change. What is too old, received
+    /// before its turn, or left alone for the order of its group is neither matched nor skipped.
     waiting: u64,
     dry_run: bool,
     started_at: String,
@@ -133,12 +135,9 @@ impl RedriveAsk {
         if let Some(target) = &self.target_queue {
             check_name(target)?;
         }
-        if self.max_messages_per_second.is_some_and(|rate| !(1..=100_000).contains(&rate)) {
-            return wrong("at maxMessagesPerSecond: it is from 1 to 100000".to_owned());
-        }
-        if self.limit == Some(0) {
-            return wrong("at limit: it is 1 at least".to_owned());
-        }
+        let rate = self.max_messages_per_second.unwrap_or(1);
+        within("maxMessagesPerSecond", rate.into(), 1, 100_000)?;
+        within("limit", self.limit.unwrap_or(1), 1, u64::MAX)?;
         let filter = match self.filter.as_ref().map(filter::from_json) {
             Some(Err(why)) => return wrong(format!("at filter: {why}")),
             Some(Ok(filter)) => Some(filter),

@@ -24,7 +24,7 @@ use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Idempotency, Json, Path, parse, read_json};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
 use crate::queues::{message_id, service};
@@ -151,7 +151,7 @@ fn deserialize_batch<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
 }
 
 fn wrong_count<E: serde::de::Error>() -> E {
-    E::custom(format_args!("there are 1 to {BATCH_MAX}"))
+    E::custom(format_args!("there must be from 1 to {BATCH_MAX}"))
 }
 
 /// What can be said of a message that cannot be read.
@@ -246,7 +246,7 @@ fn not_taken(refusal: SendRefusal) -> Problem {
 fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
     match word {
         Some(word) if !(1..=WORD_BYTES_MAX).contains(&word.len()) => {
-            let detail = format!("at {field}: it has 1 to {WORD_BYTES_MAX} bytes");
+            let detail = format!("at {field}: it must have from 1 to {WORD_BYTES_MAX} bytes");
             Err(ProblemKind::InvalidBody.because(detail))
         }
         _ => Ok(()),
@@ -310,14 +310,10 @@ impl NewMessage {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
-        if self.priority > 9 {
-            return wrong("at priority: it is from 0 to 9".to_owned());
-        }
-        if self.delay_seconds.is_some_and(|seconds| seconds > SECONDS_MAX) {
-            return wrong(format!("at delaySeconds: it is {SECONDS_MAX} at most"));
-        }
+        within("priority", self.priority.into(), 0, 9)?;
+        within("delaySeconds", self.delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
         if self.attributes.len() > ATTRIBUTES_MAX {
-            return wrong(format!("at attributes: there are {ATTRIBUTES_MAX} at most"));
+            return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
         }
         let mut parcel = Parcel::new(self.body).traced(trace_id);
         for (name, value) in self.attributes {

@@ -35,13 +35,21 @@ pub(super) struct BackoffView {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct QueueChange {
     /// A message older than this is dropped. 345600 (four days) when not given.
-    retention_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    retention_seconds: Given<u64>,
     /// How long a lease lasts when the receiver does not say. 30 when not given.
-    default_visibility_timeout_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    default_visibility_timeout_seconds: Given<u64>,
     /// How long a message is hidden at first when the sender does not say.
-    delay_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    delay_seconds: Given<u64>,
     /// How long a receive waits when the receiver does not say, up to 20.
-    receive_wait_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    receive_wait_seconds: Given<u64>,
     /// Receives after which a message is dead; goes with `deadLetterQueue`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
@@ -56,9 +64,13 @@ pub(super) struct QueueChange {
     #[schema(value_type = Option<BackoffView>)]
     retry_backoff: Given<BackoffView>,
     /// How long a deduplication key is remembered. 300 when not given.
-    deduplication_window_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    deduplication_window_seconds: Given<u64>,
     /// Whether a message without a deduplication key has that of its body.
-    deduplicate_by_body: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>, nullable = false)]
+    deduplicate_by_body: Given<bool>,
     /// Messages in the queue, at most.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>)]
@@ -68,26 +80,59 @@ pub(super) struct QueueChange {
     #[schema(value_type = Option<u64>)]
     max_bytes: Given<u64>,
     /// Messages leased at the same time, at most.
-    max_inflight: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    max_inflight: Given<u64>,
     /// Bytes of a body and its attributes, at most: 262144 when not given, 16777216 with
     /// `largeBodies`.
-    max_body_bytes: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    max_body_bytes: Given<u64>,
     /// Whether bodies of more than 262144 bytes are taken. They lie in the archive until their
     /// message is gone; who sends and receives sees no difference.
-    large_bodies: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>, nullable = false)]
+    large_bodies: Given<bool>,
     /// Notes on the queue.
-    tags: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<BTreeMap<String, String>>, nullable = false)]
+    tags: Given<BTreeMap<String, String>>,
 }
 
 impl QueueChange {
     /// Whether it says how long messages are kept.
     pub(super) fn says_retention(&self) -> bool {
-        self.retention_seconds.is_some()
+        self.retention_seconds.flatten().is_some()
+    }
+
+    /// Of a queue that is there, `null` takes away what a queue can be without. It says nothing of
+    /// anything else; who makes a queue may well write it for what is as usual.
+    pub(super) fn check_nulls(&self) -> Result<(), Problem> {
+        let fields = [
+            ("retentionSeconds", self.retention_seconds == Some(None)),
+            (
+                "defaultVisibilityTimeoutSeconds",
+                self.default_visibility_timeout_seconds == Some(None),
+            ),
+            ("delaySeconds", self.delay_seconds == Some(None)),
+            ("receiveWaitSeconds", self.receive_wait_seconds == Some(None)),
+            ("deduplicationWindowSeconds", self.deduplication_window_seconds == Some(None)),
+            ("deduplicateByBody", self.deduplicate_by_body == Some(None)),
+            ("maxInflight", self.max_inflight == Some(None)),
+            ("maxBodyBytes", self.max_body_bytes == Some(None)),
+            ("largeBodies", self.large_bodies == Some(None)),
+            ("tags", self.tags == Some(None)),
+        ];
+        let Some((field, _)) = fields.into_iter().find(|(_, is_null)| *is_null) else {
+            return Ok(());
+        };
+        let detail = format!("at {field}: it must not be null; what is left out stays as it is");
+        Err(ProblemKind::InvalidBody.because(detail))
     }
 
     /// Makes the change of the queue of this name, or says what is wrong with it.
     pub(super) fn apply_to(&self, name: &str, settings: &mut Settings) -> Result<(), Problem> {
-        let seconds = |field, value: Option<u64>, from, to, ms: &mut u64| match value {
+        let seconds = |field, value: Given<u64>, from, to, ms: &mut u64| match value.flatten() {
             Some(value) => within(field, value, from, to).map(|value| *ms = value * 1000),
             None => Ok(()),
         };
@@ -109,10 +154,10 @@ impl QueueChange {
         self.apply_failures(settings)?;
         self.check_dead_letters(name, settings)?;
         self.apply_bounds(settings)?;
-        if let Some(by_body) = self.deduplicate_by_body {
+        if let Some(by_body) = self.deduplicate_by_body.flatten() {
             settings.dedup_by_body = by_body;
         }
-        if let Some(tags) = &self.tags {
+        if let Some(Some(tags)) = &self.tags {
             check_tags(tags)?;
             settings.tags.clone_from(tags);
         }
@@ -172,17 +217,18 @@ impl QueueChange {
         };
         bound("maxMessages", self.max_messages, &mut settings.max_messages)?;
         bound("maxBytes", self.max_bytes, &mut settings.max_bytes)?;
-        if let Some(max) = self.max_inflight {
+        if let Some(max) = self.max_inflight.flatten() {
             settings.max_inflight = within("maxInflight", max, 1, u64::MAX)?;
         }
-        if let Some(large) = self.large_bodies.filter(|large| *large != settings.large_bodies) {
+        let large = self.large_bodies.flatten();
+        if let Some(large) = large.filter(|large| *large != settings.large_bodies) {
             settings.large_bodies = large;
             let usual = if large { LARGE_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
             // What was bounded more tightly stays so.
             let was_usual = settings.max_body_bytes >= BODY_BYTES_MAX;
             settings.max_body_bytes = if was_usual { usual } else { settings.max_body_bytes };
         }
-        if let Some(max) = self.max_body_bytes {
+        if let Some(max) = self.max_body_bytes.flatten() {
             settings.max_body_bytes = check_body_bytes(max, settings.large_bodies)?;
         }
         Ok(())
@@ -220,7 +266,8 @@ fn check_body_bytes(max: u64, large_bodies: bool) -> Result<u64, Problem> {
     if large_bodies || max <= BODY_BYTES_MAX {
         return within("maxBodyBytes", max, 1, LARGE_BODY_BYTES_MAX);
     }
-    let detail = format!("at maxBodyBytes: it is {BODY_BYTES_MAX} at most without `largeBodies`");
+    let detail =
+        format!("at maxBodyBytes: it must be from 1 to {BODY_BYTES_MAX} without `largeBodies`");
     Err(ProblemKind::InvalidBody.because(detail))
 }
 
@@ -230,6 +277,7 @@ fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), Problem> {
     if tags.len() <= 50 && tags.iter().all(fits) {
         return Ok(());
     }
-    let detail = "at tags: there are 50 at most, names of 1 to 128 bytes, values of 256 at most";
+    let detail = "at tags: there must be from 0 to 50; a name must have from 1 to 128 bytes, a value \
+        from 0 to 256";
     Err(ProblemKind::InvalidBody.because(detail))
 }

@@ -12,7 +12,7 @@ use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::{receipt, service};
 use crate::route::{Routes, doc};
 
@@ -178,12 +178,9 @@ fn nack_of(
     delay_seconds: Option<u64>,
     reason: Option<&str>,
 ) -> Result<impl Fn(Vec<Receipt>) -> Command, Problem> {
-    if delay_seconds.is_some_and(|seconds| seconds > SECONDS_MAX) {
-        let detail = format!("at delaySeconds: it is {SECONDS_MAX} at most");
-        return Err(ProblemKind::InvalidBody.because(detail));
-    }
+    within("delaySeconds", delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
     if reason.is_some_and(|reason| reason.len() > REASON_BYTES_MAX) {
-        let detail = format!("at reason: it has {REASON_BYTES_MAX} bytes at most");
+        let detail = format!("at reason: it must have from 0 to {REASON_BYTES_MAX} bytes");
         return Err(ProblemKind::InvalidBody.because(detail));
     }
     let (queue, reason) = (queue.to_owned(), reason.map(str::to_owned));
@@ -195,10 +192,7 @@ fn nack_of(
 }
 
 fn extend_of(queue: &str, seconds: u64) -> Result<impl Fn(Vec<Receipt>) -> Command, Problem> {
-    if seconds > VISIBILITY_SECONDS_MAX {
-        let detail = format!("at visibilityTimeoutSeconds: it is {VISIBILITY_SECONDS_MAX} at most");
-        return Err(ProblemKind::InvalidBody.because(detail));
-    }
+    within("visibilityTimeoutSeconds", seconds, 0, VISIBILITY_SECONDS_MAX)?;
     let queue = queue.to_owned();
     Ok(move |receipts| {
         let queue = queue.clone();
@@ -269,7 +263,7 @@ async fn settle_many(
 ) -> Result<Answer<SettledResults>, Problem> {
     check_name(name)?;
     if !(1..=HANDLES_MAX).contains(&handles.len()) {
-        let detail = format!("at receiptHandles: there are 1 to {HANDLES_MAX}");
+        let detail = format!("at receiptHandles: there must be from 1 to {HANDLES_MAX}");
         return Err(ProblemKind::InvalidBody.because(detail));
     }
     let receipts: Vec<_> = handles.iter().map(|handle| receipt(handle)).collect();

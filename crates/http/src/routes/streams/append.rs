@@ -75,7 +75,7 @@ pub(super) struct NewRecords {
 impl RecordAsk {
     fn check(self) -> Result<NewRecord, Problem> {
         if self.key.as_ref().is_some_and(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
-            let detail = format!("at key: it has 1 to {KEY_BYTES_MAX} bytes");
+            let detail = format!("at key: it must have from 1 to {KEY_BYTES_MAX} bytes");
             return Err(ProblemKind::InvalidBody.because(detail));
         }
         if self.value.len() > VALUE_BYTES_MAX {
@@ -139,7 +139,7 @@ pub(super) async fn append_records(
     let stream = find(&edge, &caller, &name).await?;
     let records = body.value.records;
     if !(1..=APPEND_RECORDS_MAX).contains(&records.len()) {
-        let detail = format!("at records: there are 1 to {APPEND_RECORDS_MAX}");
+        let detail = format!("at records: there must be from 1 to {APPEND_RECORDS_MAX}");
         return Err(ProblemKind::InvalidBody.because(detail));
     }
     let mut results: Vec<Option<Result<Placed, Problem>>> = Vec::with_capacity(records.len());

@@ -53,7 +53,7 @@ fn check_member(member: &str) -> Result<(), String> {
     if fits && !member.chars().any(char::is_control) {
         return Ok(());
     }
-    Err(format!("it has 1 to {MEMBER_BYTES_MAX} bytes, and no control characters"))
+    Err(format!("it must have from 1 to {MEMBER_BYTES_MAX} bytes, and no control characters"))
 }
 
 fn no_stream(name: &str) -> Problem {
@@ -114,7 +114,7 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         Refusal::FewerPartitions => ProblemKind::Unprocessable
             .because("at partitions: a stream never has fewer than before"),
         Refusal::Partitions => ProblemKind::InvalidBody
-            .because(format!("at partitions: a stream has 1 to {PARTITIONS_MAX}")),
+            .because(format!("at partitions: it must be from 1 to {PARTITIONS_MAX}")),
         Refusal::TooMany => ProblemKind::InvalidBody.because("at records: there are too many"),
         Refusal::NoPartition => {
             ProblemKind::InvalidBody.because("at offsets: the stream has no such partition")

@@ -1,0 +1,41 @@
+//! What clients of SQS see of queues with order.
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+
+const URL: &str = "http://x/sqs/default/jobs.fifo";
+
+impl Server {
+    /// The deduplication id of each message that is there, leased for a moment.
+    async fn dedup_ids(&self, url: &str) -> Vec<Value> {
+        let ask = json!({"QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 0,
+            "WaitTimeSeconds": 20,
+            "MessageSystemAttributeNames": ["MessageDeduplicationId"]});
+        let got = Server::ok(&self.sqs_call("ReceiveMessage", &ask).await, 200);
+        let messages = got["Messages"].as_array().expect("messages").iter();
+        messages.map(|message| message["Attributes"]["MessageDeduplicationId"].clone()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_deduplication_id_that_came_from_the_body_is_shown_as_well() {
+    let (server, _) = Server::start_product(1).await;
+    let dead = json!({"name": "dead.fifo", "mode": "FIFO"});
+    server.make(dead).await;
+    let jobs = json!({"name": "jobs.fifo", "mode": "FIFO", "deduplicateByBody": true,
+        "maxReceiveCount": 1, "deadLetterQueue": "dead.fifo"});
+    server.make(jobs).await;
+    let send = json!({"QueueUrl": URL, "MessageBody": "abc", "MessageGroupId": "g"});
+    Server::ok(&server.sqs_call("SendMessage", &send).await, 200);
+    let named = json!({"QueueUrl": URL, "MessageBody": "abc", "MessageGroupId": "g",
+        "MessageDeduplicationId": "own"});
+    Server::ok(&server.sqs_call("SendMessage", &named).await, 200);
+    // As the standard has it for these three letters.
+    let of_body = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let expect = [json!(of_body), json!("own")];
+    assert_eq!(server.dedup_ids(URL).await, expect);
+    // That was their last receive. Where they lie now, bodies stand for nothing.
+    assert_eq!(server.dedup_ids("http://x/sqs/default/dead.fifo").await, expect);
+    server.stop().await;
+}
