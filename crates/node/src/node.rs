@@ -367,6 +367,15 @@ impl Node {
         self.inner.submit_in_lane(self.shard_of(at), at, envelope).await
     }
 
+    /// [`Node::submit`] for whoever does not wait for the answer. It is in the inbox when this returns,
+    /// and needs no runtime for that.
+    ///
+    /// # Errors
+    /// See [`Refusal`]: only what is refused at the inbox.
+    pub fn submit_unheard(&self, at: VirtualShard, envelope: Envelope) -> Result<(), Refusal> {
+        self.inner.push(self.shard_of(at), at, envelope).map(drop)
+    }
+
     pub(crate) fn shard_of(&self, at: VirtualShard) -> ShardId {
         at.shard(self.inner.shard_count())
     }
