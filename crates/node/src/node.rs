@@ -14,7 +14,7 @@ use kernel::limits::{
 };
 use kernel::machine::{KERNEL, Place, Usage};
 use kernel::rows::{RowsLost, RowsReader};
-use kernel::{Envelope, IdempotencyKey, ShardId, TenantId, VirtualShard};
+use kernel::{Base, BaseError, Envelope, IdempotencyKey, ShardId, TenantId, VirtualShard};
 use parking_lot::Mutex;
 use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
 use store::{FjallBase, StoreOptions};
@@ -25,7 +25,7 @@ use crate::folder::{Folder, FolderError};
 use crate::inbox::{Inbox, Note, PushError};
 use crate::meters::Meters;
 use crate::porter::Porter;
-use crate::runner::{Boards, Clock, NodeInbox, NodeShard, RunState, Runner};
+use crate::runner::{Boards, Clock, NodeInbox, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
 use crate::views::Views;
@@ -88,6 +88,22 @@ impl Default for NodeConfig {
     }
 }
 
+pub(crate) type BaseResult = Result<Arc<dyn Base>, BaseError>;
+
+/// What a node is made of; tests have some of it otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) machines: fn() -> Machines,
+    /// The rows on disk of the shard with this folder.
+    pub(crate) open_base: fn(&NodeConfig, PathBuf) -> BaseResult,
+    pub(crate) overlay_bytes_max: usize,
+}
+
+impl Parts {
+    pub(crate) const USUAL: Parts =
+        Parts { machines: registry::machines, open_base, overlay_bytes_max: OVERLAY_BYTES_MAX };
+}
+
 /// Why a node could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -108,7 +124,7 @@ pub enum StartError {
         /// Which.
         shard: ShardId,
         /// Why.
-        source: kernel::BaseError,
+        source: BaseError,
     },
     /// A shard's log cannot be replayed.
     #[error("shard {shard}: {source}")]
@@ -275,14 +291,11 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: NodeConfig) -> Result<Node, StartError> {
-        Node::start_with(config, registry::machines)
+        Node::start_with(config, Parts::USUAL)
     }
 
-    /// [`Node::start`] with other machines than the registry's.
-    pub(crate) fn start_with(
-        config: NodeConfig,
-        machines: fn() -> Machines,
-    ) -> Result<Node, StartError> {
+    /// [`Node::start`] with other parts than usual.
+    pub(crate) fn start_with(config: NodeConfig, parts: Parts) -> Result<Node, StartError> {
         check_settings(config.recents)?;
         let archive_dir = config.archive_url.as_deref().map(archive_dir).transpose()?;
         let folder = Folder::open(&config.data_dir, config.shards)?;
@@ -290,7 +303,7 @@ impl Node {
         let boards = Arc::new(boards(&config, folder.shard_count));
         let opening: Vec<_> = (0..folder.shard_count)
             .map(ShardId)
-            .map(|shard| open_in_thread(&config, &folder, shard, machines))
+            .map(|shard| open_in_thread(&config, &folder, shard, parts))
             .collect();
         let mut shards = Vec::new();
         let mut threads = Vec::new();
@@ -301,8 +314,19 @@ impl Node {
             tracing::info!(%shard, replayed_commands, "shard open");
             boards.publish(shard, outputs);
             let reader = opened.reader();
-            let state = RunState::new(unfinished);
-            threads.push(run_in_thread(&config, opened, state, inbox.clone(), boards.clone()));
+            let runner = Runner {
+                shard: opened,
+                inbox: inbox.clone(),
+                boards: boards.clone(),
+                clock: Arc::clone(&config.clock),
+                overlay_bytes_max: parts.overlay_bytes_max,
+                // Later than with a full overlay would be never: nothing is written then.
+                checkpoint_bytes: config.checkpoint_bytes.min(parts.overlay_bytes_max),
+                checkpoint_log_bytes: config.checkpoint_log_bytes,
+                meters: Meters::new(shard.0),
+                state: RunState::new(unfinished),
+            };
+            threads.push(run_in_thread(runner));
             shards.push(ShardHandle { inbox, reader });
         }
         let inner = Arc::new(Inner {
@@ -365,6 +389,15 @@ impl Node {
     /// See [`Refusal`].
     pub async fn submit(&self, at: VirtualShard, envelope: Envelope) -> Result<Bytes, Refusal> {
         self.inner.submit_in_lane(self.shard_of(at), at, envelope).await
+    }
+
+    /// [`Node::submit`] for whoever does not wait for the answer. It is in the inbox when this returns,
+    /// and needs no runtime for that.
+    ///
+    /// # Errors
+    /// See [`Refusal`]: only what is refused at the inbox.
+    pub fn submit_unheard(&self, at: VirtualShard, envelope: Envelope) -> Result<(), Refusal> {
+        self.inner.push(self.shard_of(at), at, envelope).map(drop)
     }
 
     pub(crate) fn shard_of(&self, at: VirtualShard) -> ShardId {
@@ -543,12 +576,13 @@ fn open_in_thread(
     config: &NodeConfig,
     folder: &Folder,
     shard: ShardId,
-    machines: fn() -> Machines,
+    parts: Parts,
 ) -> JoinHandle<OpenResult> {
     let (log_dir, rows_dir) = (folder.log_dir(shard), folder.rows_dir(shard));
     let place = Place { shard, shard_count: folder.shard_count };
     let config = config.clone();
     let open = move || {
+        let Parts { machines, open_base, overlay_bytes_max } = parts;
         let base =
             open_base(&config, rows_dir).map_err(|source| StartError::Rows { shard, source })?;
         let inbox: Arc<NodeInbox> = Arc::new(Inbox::new());
@@ -563,7 +597,7 @@ fn open_in_thread(
             .map_err(|source| StartError::Log { shard, source })?;
         let mut progress = |progress: Progress| (config.on_progress)(shard, progress);
         let opened =
-            Shard::open(place, Box::new(log), base, machines(), OVERLAY_BYTES_MAX, &mut progress)
+            Shard::open(place, Box::new(log), base, machines(), overlay_bytes_max, &mut progress)
                 .map_err(|source| StartError::Replay { shard, source })?;
         Ok((opened, inbox))
     };
@@ -575,10 +609,7 @@ fn open_in_thread(
 
 /// Opened on a thread that gives way, because the store's own threads inherit its priority:
 /// compaction must not compete with the shard.
-fn open_base(
-    config: &NodeConfig,
-    dir: PathBuf,
-) -> Result<Arc<dyn kernel::Base>, kernel::BaseError> {
+fn open_base(config: &NodeConfig, dir: PathBuf) -> BaseResult {
     let options = StoreOptions { cache_bytes: config.store_cache_bytes, ..StoreOptions::default() };
     let open = move || {
         checkpointer::give_way();
@@ -588,29 +619,9 @@ fn open_base(
     Ok(Arc::new(base))
 }
 
-/// Later than with a full overlay would be never: nothing is written then.
-fn checkpoint_bytes(config: &NodeConfig) -> usize {
-    config.checkpoint_bytes.min(OVERLAY_BYTES_MAX)
-}
-
-fn run_in_thread(
-    config: &NodeConfig,
-    shard: NodeShard,
-    state: RunState,
-    inbox: Arc<NodeInbox>,
-    boards: Arc<Boards>,
-) -> JoinHandle<()> {
-    let id = shard.place().shard;
-    let runner = Runner {
-        shard,
-        inbox: Arc::clone(&inbox),
-        boards: Arc::clone(&boards),
-        clock: Arc::clone(&config.clock),
-        checkpoint_bytes: checkpoint_bytes(config),
-        checkpoint_log_bytes: config.checkpoint_log_bytes,
-        meters: Meters::new(id.0),
-        state,
-    };
+fn run_in_thread(runner: Runner) -> JoinHandle<()> {
+    let id = runner.shard.place().shard;
+    let (inbox, boards) = (Arc::clone(&runner.inbox), Arc::clone(&runner.boards));
     let run = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| runner.run())) {
             let why = panic_text(&*panic);

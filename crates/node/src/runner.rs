@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::Event;
-use kernel::limits::OVERLAY_BYTES_MAX;
 use kernel::machine::Output;
 use kernel::{BaseError, MachineId, ShardId};
 use shard::{Answer, CheckpointJob, Published, Refused, Request, Shard, SubmitError};
@@ -26,7 +25,7 @@ use crate::checkpointer;
 use crate::courtesy::Courtesy;
 use crate::inbox::{Inbox, Note};
 use crate::meters::Meters;
-use crate::pace::{Pace, SLOW_FROM_BYTES};
+use crate::pace::{Pace, slow_from};
 use crate::porter::Porter;
 use crate::status::{ShardState, StatusBoard};
 use crate::usage::UsageBoard;
@@ -126,6 +125,8 @@ pub(crate) struct Runner {
     pub(crate) inbox: Arc<NodeInbox>,
     pub(crate) boards: Arc<Boards>,
     pub(crate) clock: Clock,
+    /// Rows in memory at which nothing more is taken.
+    pub(crate) overlay_bytes_max: usize,
     pub(crate) checkpoint_bytes: usize,
     pub(crate) checkpoint_log_bytes: u64,
     pub(crate) meters: Meters,
@@ -207,14 +208,17 @@ impl Runner {
     }
 
     fn wants_requests(&self) -> bool {
-        let overlay_full = self.shard.active_bytes() > OVERLAY_BYTES_MAX;
         // With the overlay full and the disk too, requests are taken to be refused.
-        let blocked = overlay_full && self.state.retry_checkpoint.is_none();
+        let blocked = self.overlay_full() && self.state.retry_checkpoint.is_none();
         self.shard.stopped().is_some()
             || (self.shard.can_append()
                 && !self.state.waits_for_room
                 && !blocked
                 && self.rest() == Duration::ZERO)
+    }
+
+    fn overlay_full(&self) -> bool {
+        self.shard.active_bytes() > self.overlay_bytes_max
     }
 
     /// How long nothing is to be taken.
@@ -289,7 +293,7 @@ impl Runner {
     fn append(&mut self) {
         while self.wants_requests() {
             let now_ms = (self.clock)();
-            let pace = Pace::of(self.shard.active_bytes());
+            let pace = Pace::of(self.shard.active_bytes(), self.overlay_bytes_max);
             let requests = self.inbox.take(pace.bytes_at_once());
             if requests.is_empty() && !self.shard.wants_pulse(now_ms) {
                 break;
@@ -344,7 +348,7 @@ impl Runner {
     }
 
     fn overlay_and_disk_full(&self) -> bool {
-        self.state.retry_checkpoint.is_some() && self.shard.active_bytes() > OVERLAY_BYTES_MAX
+        self.state.retry_checkpoint.is_some() && self.overlay_full()
     }
 
     fn stop(&mut self, why: String) {
@@ -371,7 +375,7 @@ impl Runner {
     }
 
     fn checkpoint(&mut self) {
-        let hurry = self.shard.active_bytes() > SLOW_FROM_BYTES;
+        let hurry = self.shard.active_bytes() > slow_from(self.overlay_bytes_max);
         self.state.hurry.store(hurry, Ordering::Relaxed);
         if let Some((_, at)) = &self.state.retry_checkpoint
             && at.elapsed() >= CHECKPOINT_RETRY

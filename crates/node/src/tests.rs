@@ -1,6 +1,7 @@
 //! What must hold of a node, with real files and threads.
 
 mod fairness;
+mod held_up;
 mod streams;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use kernel::{
 use recents::{Add, Clear, Command, List, Remove, Reply};
 use shard::Machines;
 
+use crate::node::Parts;
 use crate::{FolderError, Node, NodeConfig, Refusal, StartError};
 
 const TENANT: TenantId = TenantId(1);
@@ -40,13 +42,13 @@ impl World {
     }
 
     fn open_at(folder: &Path, now_ms: u64) -> World {
-        World::open_with(folder, now_ms, crate::machines, |_| {})
+        World::open_with(folder, now_ms, Parts::USUAL, |_| {})
     }
 
     fn open_with(
         folder: &Path,
         now_ms: u64,
-        machines: fn() -> Machines,
+        parts: Parts,
         change: impl FnOnce(&mut NodeConfig),
     ) -> World {
         let clock = Arc::new(Travel(AtomicU64::new(now_ms)));
@@ -59,7 +61,7 @@ impl World {
             ..NodeConfig::default()
         };
         change(&mut config);
-        let node = Node::start_with(config, machines).expect("it starts");
+        let node = Node::start_with(config, parts).expect("it starts");
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         World { node, clock, runtime }
@@ -325,7 +327,7 @@ fn with_full_disk(folder: &Path) -> World {
     world.node.shutdown_blocking();
     drop(world);
     let full = |config: &mut NodeConfig| config.log_reserve_bytes = u64::MAX / 2;
-    let world = World::open_with(folder, 1_700_000_000_000, crate::machines, full);
+    let world = World::open_with(folder, 1_700_000_000_000, Parts::USUAL, full);
     let big = "x".repeat(1000);
     let refused = (0..4000).find_map(|n| {
         let query = format!("{n} {big}");
@@ -386,7 +388,7 @@ fn log_is_trimmed_even_when_rows_do_not_grow() {
         config.shards = Some(1);
         config.checkpoint_log_bytes = 4 << 20;
     };
-    let world = World::open_with(folder.path(), 1_700_000_000_000, crate::machines, small);
+    let world = World::open_with(folder.path(), 1_700_000_000_000, Parts::USUAL, small);
     let user = "u".repeat(60_000);
     world.search(&user, "a");
     for _ in 0..400 {
@@ -528,7 +530,8 @@ fn letters_between_shards_arrive_once_and_in_order_over_restarts() {
         u64::from_be_bytes(reply.expect("taken")[..].try_into().expect("eight bytes"))
     };
     for round in 1..=3 {
-        let world = World::open_with(folder.path(), 1_700_000_000_000, machines, |_| {});
+        let parts = Parts { machines, ..Parts::USUAL };
+        let world = World::open_with(folder.path(), 1_700_000_000_000, parts, |_| {});
         let [high, low] = 4095_u16.to_be_bytes();
         ask(&world, 0, vec![b's', high, low, 100]);
         if round == 2 {

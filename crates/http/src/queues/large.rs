@@ -3,13 +3,15 @@
 //! ```text
 //!   send      reserve ─▶ put into the archive ─▶ send where it lies
 //!   receive   take room ─▶ lease ─▶ read from the archive, look whether it is the same ─▶ answer
-//!                                          └── cannot be read ─▶ give back, as if not received
+//!                                          ├── cannot be read ─▶ give back, as if not received
+//!                                          └── the client hangs up ─▶ give back all of them
 //! ```
 //!
 //! A crash on the way in leaves a reservation, which ends by itself and takes the object with it.
 
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 use bytes::Bytes;
 use kernel::{IdempotencyKey, TenantId};
@@ -21,7 +23,8 @@ use queue::{
 };
 use sha2::{Digest, Sha256};
 
-use super::service;
+use self::unseen::Unseen;
+use super::service::{self, Leased};
 use crate::app::Edge;
 use crate::problem::Problem;
 use crate::room::Taken;
@@ -276,21 +279,27 @@ pub(crate) async fn whole(
     source: Source<'_>,
     messages: Vec<Peeked>,
 ) -> Result<Whole<Peeked>, Problem> {
-    let room = room_for(edge, &messages, None).await?;
+    let room = room_for(edge, large_bytes(&messages), None).await?;
     open(edge, source, messages).await.or_unavailable(room)
 }
 
 /// Opens the parcels of messages that were leased, in room that was taken for them, or else waits for
-/// some. What cannot be handed out for now is given back, and nobody has received it.
+/// some. What cannot be handed out for now is given back, and nobody has received it. So is everything
+/// when this is dropped, because the client has gone.
 pub(crate) async fn handed_out(
     edge: &Edge,
     source: Source<'_>,
-    messages: Vec<Delivery>,
-    room: Option<Taken>,
+    leased: Leased,
 ) -> Result<Whole<Delivery>, Problem> {
-    let room = match room_for(edge, &messages, room).await {
+    let Leased { deliveries: messages, room, again } = leased;
+    let bytes = large_bytes(&messages);
+    // Without large bodies nothing is waited for. And an attempt that comes again gets what it has.
+    let watched: &[Delivery] = if bytes == 0 || again { &[] } else { &messages };
+    let mut unseen = Unseen::new(edge, source, watched);
+    let room = match room_for(edge, bytes, room).await {
         Ok(room) => room,
         Err(problem) => {
+            unseen.leave_out(&messages);
             give_back(edge, source, &messages).await;
             return Err(problem);
         }
@@ -308,17 +317,20 @@ pub(crate) async fn handed_out(
     });
     let behind: Vec<Delivery> = behind.map(|(message, _)| message).collect();
     opened.unavailable.extend(behind);
+    unseen.leave_out(&opened.unavailable);
+    unseen.leave_out(&opened.lost);
     give_back(edge, source, &opened.unavailable).await;
+    unseen.seen();
     opened.or_unavailable(room)
 }
 
-/// Room for the large bodies of messages, if none was taken for them.
-async fn room_for<T: Parcelled>(
+/// Room for large bodies of so many bytes, if none was taken for them.
+async fn room_for(
     edge: &Edge,
-    messages: &[T],
+    bytes: usize,
     room: Option<Taken>,
 ) -> Result<Option<Taken>, Problem> {
-    match (room, large_bytes(messages)) {
+    match (room, bytes) {
         (None, 0) => Ok(None),
         (None, bytes) => edge.large.wait(&edge.limits, bytes).await.map(Some),
         (room, _) => Ok(room),

@@ -45,6 +45,18 @@ pub(crate) async fn submit_at(
     Ok(Reply::decode(&reply).expect("queues answer with their replies"))
 }
 
+/// Has a command done whose answer nobody waits for: it is on its way when this returns.
+pub(crate) fn submit_unheard(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let (machine, command) = (queue::MACHINE, command.encode());
+    let envelope = Envelope { machine, tenant, idempotency: None, command };
+    edge.node.submit_unheard(queue::place(tenant, name), envelope)
+}
+
 /// Whether so many messages may be sent: there is room, and they are within the tenant's rate. An
 /// answer that was given is given again, however full it is.
 pub(crate) async fn admit(
@@ -208,11 +220,14 @@ pub(crate) struct Leased {
     pub(crate) deliveries: Vec<Delivery>,
     /// For their large bodies.
     pub(crate) room: Option<Taken>,
+    /// They are an attempt's: who comes again with its id gets them again, and may have done so
+    /// already.
+    pub(crate) again: bool,
 }
 
 impl Leased {
     fn nothing() -> Leased {
-        Leased { deliveries: Vec::new(), room: None }
+        Leased { deliveries: Vec::new(), room: None, again: false }
     }
 }
 
@@ -245,7 +260,7 @@ pub(crate) async fn receive(
             Reply::Received(deliveries) => {
                 edge.meters.received(&deliveries, edge.node.now_ms());
                 let room = room.and_then(|room| large::room_needed(room, &deliveries));
-                Ok::<_, Problem>(Ok(Leased { deliveries, room }))
+                Ok::<_, Problem>(Ok(Leased { deliveries, room, again: attempt.is_some() }))
             }
             Reply::Refused(refusal) => {
                 if refusal == queue::Refusal::Inflight {

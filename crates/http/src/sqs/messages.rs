@@ -268,13 +268,12 @@ impl Session<'_> {
         };
         let wait = Duration::from_millis(wait_ms);
         let attempt = ask.receive_request_attempt_id.as_deref();
-        let received = match attempt.filter(|_| definition.settings.mode == Mode::Fifo) {
+        let leased = match attempt.filter(|_| definition.settings.mode == Mode::Fifo) {
             Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
             None => self.take(&definition, receive, wait, None).await?,
         };
-        let Leased { deliveries, room } = received;
         let source = Source { tenant: self.caller.tenant, name, definition: &definition };
-        let whole = large::handed_out(self.edge, source, deliveries, room).await;
+        let whole = large::handed_out(self.edge, source, leased).await;
         let Whole { messages, room } = whole.map_err(super::refusal)?;
         if let Some(room) = room {
             let _kept = self.room.set(room);

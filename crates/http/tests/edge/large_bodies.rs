@@ -32,11 +32,11 @@ impl Server {
         self.folder.path().join("data/archive/bodies")
     }
 
-    fn objects(&self) -> Vec<PathBuf> {
+    pub(crate) fn objects(&self) -> Vec<PathBuf> {
         files(&self.bodies())
     }
 
-    async fn until_objects(&self, count: usize) {
+    pub(crate) async fn until_objects(&self, count: usize) {
         let look = async {
             while self.objects().len() != count {
                 // sleeps because executors work in the background and nothing tells when they are done

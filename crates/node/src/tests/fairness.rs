@@ -57,7 +57,8 @@ fn whoever_comes_after_a_flood_is_served_as_if_it_were_one_request() {
         Machines::default().with(Box::<Gate>::default()).with(Box::<recents::Recents>::default())
     };
     let one = |config: &mut NodeConfig| config.shards = Some(1);
-    let world = World::open_with(folder.path(), 1_700_000_000_000, machines, one);
+    let parts = Parts { machines, ..Parts::USUAL };
+    let world = World::open_with(folder.path(), 1_700_000_000_000, parts, one);
     let submit = |tenant, command: &'static [u8]| {
         let command = Bytes::from_static(command);
         let envelope = Envelope { machine: GATE, tenant, idempotency: None, command };

@@ -17,7 +17,7 @@ use crate::auth::Caller;
 use crate::extract::{Cursor, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{self, Source, Whole};
-use crate::queues::service::{self, Leased};
+use crate::queues::service;
 use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
 
@@ -125,9 +125,9 @@ pub(super) async fn receive_from(
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
-    let Leased { deliveries, room } = received.map_err(|refusal| refused(&name, refusal))?;
+    let leased = received.map_err(|refusal| refused(&name, refusal))?;
     let source = Source { tenant: caller.tenant, name: &name, definition: &definition };
-    let Whole { messages, room } = large::handed_out(edge, source, deliveries, room).await?;
+    let Whole { messages, room } = large::handed_out(edge, source, leased).await?;
     let messages = messages.into_iter().map(MessageView::of_delivery).collect();
     Ok(Received { messages, room })
 }
