@@ -150,6 +150,10 @@ async fn an_attempt_whose_client_hangs_up_keeps_its_leases_for_the_next_try() {
     let got = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
     assert!(got["Messages"][0]["Body"] == body, "it has it still");
     assert_eq!(got["Messages"][0]["Attributes"]["ApproximateReceiveCount"], "1");
+    let metrics = server.get("/metrics").await.body;
+    let mut leases =
+        metrics.lines().filter(|line| line.starts_with("stampede_queue_received_total"));
+    assert!(leases.any(|line| line.ends_with(" 1")), "it is still the same lease: {metrics}");
     assert_eq!(server.look("jobs.fifo").await["inflight"], 1, "nobody takes it away");
     drop(held);
     server.stop().await;
