@@ -434,6 +434,52 @@ mod tests {
         assert_eq!(take(2 * size), [(1, 2)]);
     }
 
+    /// Longer than anything takes on a slow machine.
+    const HANG: Duration = Duration::from_secs(60);
+
+    /// Waits on a thread, has `wake` wake it once it sleeps, and gives the notes that it found.
+    fn woken(wants_requests: bool, wake: impl FnOnce(&Inbox<u32, u8>)) -> usize {
+        let inbox = &Inbox::<u32, u8>::new();
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                let notes = inbox.wait(wants_requests, HANG * 60);
+                tell.send(notes.len()).expect("it is waited for");
+            });
+            while !inbox.lock().asleep {
+                std::thread::yield_now();
+            }
+            wake(inbox);
+            let notes = told.recv_timeout(HANG);
+            // Whatever came of it, the thread must end.
+            inbox.note(Note::Node(0));
+            notes.expect("it is woken")
+        })
+    }
+
+    #[test]
+    fn whoever_sleeps_is_woken_by_what_it_waits_for() {
+        let push = |inbox: &Inbox<u32, u8>| {
+            inbox.push(LANE, request(1, 0)).expect("there is room");
+            inbox.wake_for_requests();
+        };
+        assert_eq!(woken(true, push), 0);
+        assert_eq!(woken(true, |inbox| inbox.note(Note::Node(7))), 1);
+        assert_eq!(woken(false, |inbox| inbox.note(Note::Node(7))), 1);
+        assert_eq!(woken(true, Inbox::close), 0);
+    }
+
+    #[test]
+    fn whoever_wants_no_requests_sleeps_on_when_one_comes() {
+        let notes = woken(false, |inbox| {
+            inbox.push(LANE, request(1, 0)).expect("there is room");
+            inbox.wake_for_requests();
+            assert!(inbox.lock().asleep);
+            inbox.note(Note::Node(7));
+        });
+        assert_eq!(notes, 1);
+    }
+
     #[test]
     fn requests_put_back_come_out_first_and_in_order() {
         let inbox = inbox();

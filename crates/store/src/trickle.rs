@@ -9,10 +9,14 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that a table has at most that are not on the disk, about.
 const TRICKLE_BYTES: u64 = 512 << 10;
+/// On a disk that takes its time for each sync, however small: checkpoints must keep up with the log.
+const TRICKLE_BYTES_MAX: u64 = 8 << 20;
+/// A sync that takes longer is worth more bytes.
+const SLOW: Duration = Duration::from_millis(5);
 /// How often the tables of a merge are looked at, which does not say how much it has written.
 const LOOK_EVERY: Duration = Duration::from_millis(4);
 
@@ -24,6 +28,8 @@ pub(crate) struct Trickle {
     since: u64,
     /// Bytes of rows written since tables were looked at.
     bytes: u64,
+    /// When there are so many, tables are synced.
+    part_bytes: u64,
     /// How long each table was when it was synced.
     synced: BTreeMap<u64, u64>,
 }
@@ -41,7 +47,13 @@ impl Drop for Over<'_> {
 impl Trickle {
     /// For the tables that come into this folder from now on.
     pub(crate) fn new(tables: PathBuf) -> io::Result<Trickle> {
-        let mut trickle = Trickle { tables, since: 0, bytes: 0, synced: BTreeMap::new() };
+        let mut trickle = Trickle {
+            tables,
+            since: 0,
+            bytes: 0,
+            part_bytes: TRICKLE_BYTES,
+            synced: BTreeMap::new(),
+        };
         trickle.since = trickle.numbers()?.into_iter().max().map_or(0, |newest| newest + 1);
         Ok(trickle)
     }
@@ -49,11 +61,19 @@ impl Trickle {
     /// So many bytes of rows have been written.
     pub(crate) fn wrote(&mut self, bytes: usize) -> io::Result<()> {
         self.bytes += bytes as u64;
-        if self.bytes < TRICKLE_BYTES {
+        if self.bytes < self.part_bytes {
             return Ok(());
         }
         self.bytes = 0;
-        self.sync_grown(1)
+        let began = Instant::now();
+        self.sync_grown(1)?;
+        self.took(began.elapsed());
+        Ok(())
+    }
+
+    fn took(&mut self, took: Duration) {
+        let bytes = if took > SLOW { self.part_bytes * 2 } else { self.part_bytes / 2 };
+        self.part_bytes = bytes.clamp(TRICKLE_BYTES, TRICKLE_BYTES_MAX);
     }
 
     /// Does something that writes tables, and syncs them meanwhile, from a thread beside it.
@@ -145,12 +165,28 @@ mod tests {
         trickle.since = 0;
         trickle.sync_grown(TRICKLE_BYTES).expect("synced");
         assert_eq!(trickle.synced, BTreeMap::from([(7, 3 << 20)]));
-        std::fs::write(&path, vec![7; 4 << 20]).expect("written");
+        let grow = |bytes| std::fs::write(&path, vec![7; (3 << 20) + bytes]).expect("written");
+        let part = usize::try_from(TRICKLE_BYTES).expect("a small constant");
+        grow(part - 1);
         trickle.sync_grown(TRICKLE_BYTES).expect("not yet");
         assert_eq!(trickle.synced, BTreeMap::from([(7, 3 << 20)]));
-        std::fs::write(&path, vec![7; 5 << 20]).expect("written");
+        grow(part);
         trickle.sync_grown(TRICKLE_BYTES).expect("synced");
-        assert_eq!(trickle.synced, BTreeMap::from([(7, 5 << 20)]));
+        assert_eq!(trickle.synced, BTreeMap::from([(7, (3 << 20) + TRICKLE_BYTES)]));
+    }
+
+    #[test]
+    fn parts_grow_while_the_disk_is_slow_and_shrink_when_it_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut trickle = Trickle::new(folder.path().to_owned()).expect("a folder of tables");
+        let mut after = |took: &[Duration]| {
+            took.iter().for_each(|took| trickle.took(*took));
+            trickle.part_bytes
+        };
+        assert_eq!(after(&[SLOW]), TRICKLE_BYTES);
+        assert_eq!(after(&[SLOW * 2; 2]), TRICKLE_BYTES * 4);
+        assert_eq!(after(&[SLOW * 2; 9]), TRICKLE_BYTES_MAX);
+        assert_eq!(after(&[SLOW; 9]), TRICKLE_BYTES);
     }
 
     #[test]
