@@ -21,6 +21,7 @@ const MARK: &str = "stampede-archive";
 const MARKED: &str = "archive-marked";
 
 /// See the module.
+#[derive(Clone)]
 pub(crate) struct Archive {
     store: Arc<dyn ObjectStore>,
 }

@@ -18,13 +18,14 @@ use kernel::{Base, BaseError, Envelope, IdempotencyKey, ShardId, TenantId, Virtu
 use parking_lot::Mutex;
 use shard::{Answer, Machines, Opened, Outcome, Progress, Refused, Request, Shard};
 use store::{FjallBase, StoreOptions};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::archive::Archive;
 use crate::folder::{Folder, FolderError};
 use crate::inbox::{Inbox, Note, PushError};
 use crate::meters::Meters;
 use crate::porter::Porter;
+use crate::queue_bodies::BODY_READS_MAX;
 use crate::runner::{Boards, Clock, NodeInbox, RunState, Runner};
 use crate::status::{Readiness, ShardState, StatusBoard};
 use crate::usage::UsageBoard;
@@ -210,6 +211,7 @@ pub(crate) struct Inner {
     shards: Vec<ShardHandle>,
     pub(crate) boards: Arc<Boards>,
     pub(crate) archive: Archive,
+    pub(crate) body_reads: Arc<Semaphore>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     shutting_down: AtomicBool,
     /// Mail and effects. Taken at shutdown.
@@ -334,6 +336,7 @@ impl Node {
             shards,
             boards,
             archive,
+            body_reads: Arc::new(Semaphore::new(BODY_READS_MAX)),
             threads: Mutex::new(threads),
             shutting_down: AtomicBool::new(false),
             background: Mutex::new(None),

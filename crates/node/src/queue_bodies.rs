@@ -17,8 +17,12 @@ use object_store::path::Path;
 use queue::parcel::ArchivedBody;
 use queue::{Command, QueueEffect};
 
+use crate::archive::Archive;
 use crate::effects::EffectError;
 use crate::node::{Inner, Node, Refusal};
+
+/// Bodies that are read at the same time; each may have 16 MiB.
+pub(crate) const BODY_READS_MAX: usize = 16;
 
 /// Why a body was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,21 +79,18 @@ impl Node {
     /// # Errors
     /// See [`BodyError`].
     pub async fn body(&self, tenant: TenantId, body: &ArchivedBody) -> Result<Bytes, BodyError> {
-        let path = object(tenant, body);
-        let failed = |error: object_store::Error| match error {
-            object_store::Error::NotFound { .. } => {
-                BodyError::Lost(format!("{path} is not in the archive"))
-            }
-            error => BodyError::Unavailable(error.to_string()),
-        };
-        let found = self.inner.archive.get(&path).await.map_err(failed)?;
-        // Before it is in memory: what was put there was bounded, and this may be anything.
-        let size = found.meta.size;
-        if size != body.bytes {
-            let what = format!("{path} has {size} bytes, and had {}", body.bytes);
-            return Err(BodyError::Lost(what));
-        }
-        found.bytes().await.map_err(failed)
+        let permit = Arc::clone(&self.inner.body_reads).acquire_owned().await;
+        let permit = permit.expect("it is never closed");
+        let (archive, body) = (self.inner.archive.clone(), *body);
+        // A read of a file cannot be taken back: it goes on when whoever waited for it has gone, and
+        // so does its permit, or a slow archive and clients that give up would fill the machine.
+        let read = tokio::spawn(async move {
+            let read = read_body(&archive, tenant, &body).await;
+            drop(permit);
+            read
+        });
+        let ended = read.await;
+        ended.unwrap_or_else(|error| Err(BodyError::Unavailable(error.to_string())))
     }
 
     /// Deletes a body of which it is known that no queue holds it, as far as that can be done.
@@ -99,4 +100,26 @@ impl Node {
             tracing::warn!(%error, %path, "a body that nobody has stays in the archive");
         }
     }
+}
+
+async fn read_body(
+    archive: &Archive,
+    tenant: TenantId,
+    body: &ArchivedBody,
+) -> Result<Bytes, BodyError> {
+    let path = object(tenant, body);
+    let failed = |error: object_store::Error| match error {
+        object_store::Error::NotFound { .. } => {
+            BodyError::Lost(format!("{path} is not in the archive"))
+        }
+        error => BodyError::Unavailable(error.to_string()),
+    };
+    let found = archive.get(&path).await.map_err(failed)?;
+    // Before it is in memory: what was put there was bounded, and this may be anything.
+    let size = found.meta.size;
+    if size != body.bytes {
+        let what = format!("{path} has {size} bytes, and had {}", body.bytes);
+        return Err(BodyError::Lost(what));
+    }
+    found.bytes().await.map_err(failed)
 }

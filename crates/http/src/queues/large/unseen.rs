@@ -2,7 +2,7 @@
 
 use queue::{Command, Delivery, Receipt, Release};
 
-use super::Source;
+use super::{GIVEN_BACK_MS, Source};
 use crate::app::Edge;
 use crate::queues::service;
 
@@ -41,8 +41,9 @@ impl Drop for Unseen<'_> {
         }
         let Source { tenant, name, .. } = self.source;
         let receipts = std::mem::take(&mut self.receipts);
-        // At once: nothing is wrong with them, and whoever hung up is not called for them again.
-        let command = Command::Release(Release { queue: name.to_owned(), receipts, delay_ms: 0 });
+        // After a moment: clients that give up on a slow archive would take them again and again.
+        let delay_ms = GIVEN_BACK_MS;
+        let command = Command::Release(Release { queue: name.to_owned(), receipts, delay_ms });
         // Only put into the inbox, which has a bound. Nobody is there to wait for the answer, and what
         // drops this may be the end of the runtime, which takes no more tasks.
         if let Err(error) = service::submit_unheard(self.edge, tenant, name, &command) {
