@@ -66,11 +66,21 @@ async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // After everything that can fail: a key that is made must be shown.
+    let mut stdout = std::io::stdout();
     if let Some(key) = http_edge::auth::bootstrap(&node).await? {
-        println!("admin key, shown this once: {key}");
+        let shown = writeln!(stdout, "admin key, shown this once: {key}");
+        shown.and_then(|()| stdout.flush()).map_err(|error| {
+            anyhow!(
+                "the admin key was made and cannot be shown: {error}; start with --dev on a loopback \
+                 address, where POST /v1/keys needs no key and makes another"
+            )
+        })?;
     }
-    println!("stampede is ready on {scheme}://{address}");
-    std::io::stdout().flush().ok();
+    let ready = writeln!(stdout, "stampede is ready on {scheme}://{address}");
+    if let Err(error) = ready.and_then(|()| stdout.flush()) {
+        // Whoever asks it finds out; that nobody reads this is no reason not to serve.
+        tracing::warn!(%error, "standard output cannot be written to");
+    }
     node.have_porter_here();
     let app = http_edge::app(Arc::new(edge));
     http_edge::serve(listener, app, ServerOptions { tls }, asked_to_stop()).await;

@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, Read, Write};
 use std::path::Path;
+use std::process::Command;
 
 use common::{Server, folder, stampede, text};
 
@@ -63,6 +65,46 @@ fn what_is_written_wrong_is_told_by_name_before_anything_is_made() {
         assert!(told.contains(said), "{options:?}: {told}");
         assert!(!data.exists(), "{options:?} made the folder");
     }
+}
+
+fn full() -> std::fs::File {
+    std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it")
+}
+
+#[test]
+fn a_key_that_cannot_be_shown_is_told_with_the_way_out() {
+    let dir = folder();
+    let mut command = stampede();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path());
+    let output = command.stdout(full()).output().expect("the binary runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(MET), "{said}");
+    let told = said.lines().last().unwrap_or_default();
+    assert!(told.contains("cannot be shown") && told.contains("--dev"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn a_server_whose_log_lines_cannot_be_written_serves_and_ends_as_usual() {
+    let dir = folder();
+    let mut command = stampede();
+    command.args(["serve", "--dev", "--log", "debug", "--listen", "127.0.0.1:0", "--data"]);
+    command.arg(dir.path()).stdout(std::process::Stdio::piped()).stderr(full());
+    let mut server = command.spawn().expect("the binary runs");
+    let mut lines = std::io::BufReader::new(server.stdout.take().expect("asked for")).lines();
+    let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("ready")));
+    let ready = ready.expect("it is ready").expect("a line");
+    let address = ready.rsplit("//").next().expect("an address");
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .expect("read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let pid = server.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there").success());
+    assert!(server.wait().expect("it ends").success());
 }
 
 #[test]

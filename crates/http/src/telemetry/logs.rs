@@ -53,6 +53,8 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A line that cannot be written is lost. Telling of that on the same stream would panic.
+        .log_internal_errors(false)
         .with_ansi(terminal);
     let json = match options.format {
         LogFormat::Auto => !terminal,
