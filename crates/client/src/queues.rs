@@ -199,7 +199,8 @@ pub struct QueueMade {
     pub queue_id: String,
     /// As asked for.
     pub name: String,
-    /// Whether this call made it; of a subscription, whether it subscribed it.
+    /// Whether this call made it. Of a subscription, whether it subscribed it; that is also false when
+    /// the answer was lost, and the call came again.
     #[serde(default)]
     pub created: bool,
 }

@@ -124,9 +124,12 @@ fn fifo_dedup(
         let why = "The request include parameter that is not valid for this queue type";
         return Err(SqsError::value(entry.delay_seconds.unwrap_or(0), "DelaySeconds", why));
     }
-    let own = match dedup_id {
+    let by_body = definition.settings.dedup_by_body;
+    // The id that receivers are shown of a body that stands for its own stands for it here as well.
+    let own_id = |id: &&str| !by_body || *id != sqs::digest::deduplication_id(&entry.message_body);
+    let own = match dedup_id.filter(own_id) {
         Some(id) => dedup_of_key(id),
-        None if definition.settings.dedup_by_body => dedup_of_body(body),
+        None if by_body => dedup_of_body(body),
         None => {
             return Err(ErrorKind::InvalidParameterValue.because(
                 "The queue should either have ContentBasedDeduplication enabled or \

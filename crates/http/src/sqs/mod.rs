@@ -173,7 +173,7 @@ impl Asked<'_> {
         let presented = presented?;
         let key = &presented.access_key_id;
         let now_ms = crate::auth::now_ms();
-        // The signature first: it costs no look-up, and says that the sender has the whole key.
+        // The signature first: a good one costs no look-up, and says that the sender has the whole key.
         let checked =
             presented.check(key, &self.method, &self.uri, &self.headers, self.body, now_ms);
         if let Err(wrong) = checked {

@@ -179,6 +179,16 @@ async fn queues_are_counted_with_those_of_subscriptions() {
 }
 
 #[tokio::test]
+async fn a_topic_that_is_there_is_found_however_full_it_is() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.post("/v1/topics", json!({"name": "news"})).await.status, 201);
+    shop.quotas(json!({"entities": 1})).await;
+    shop.post("/v1/topics", json!({"name": "more"})).await.problem(429, "quota-exceeded");
+    assert_eq!(shop.post("/v1/topics", json!({"name": "news"})).await.status, 200);
+    shop.stop().await;
+}
+
+#[tokio::test]
 async fn queues_keep_messages_no_longer_than_the_tenant_may() {
     let shop = Shop::open().await;
     shop.make("old").await;

@@ -189,9 +189,41 @@ async fn a_change_to_null_takes_a_bound_away_and_is_refused_where_there_is_alway
         assert_eq!(detail, expect);
     }
     assert_eq!(server.look("jobs").await["maxMessages"], Value::Null);
-    for field in ["maxMessages", "maxBytes", "retryBackoff"] {
-        Server::ok(&server.patch("jobs", json!({field: null})).await, 200);
+    for (field, value) in [
+        ("maxMessages", json!(5)),
+        ("maxBytes", json!(1000)),
+        ("retryBackoff", json!({"baseSeconds": 1, "maxSeconds": 2, "jitter": false})),
+    ] {
+        let usual = server.look("jobs").await[field].clone();
+        let changed = Server::ok(&server.patch("jobs", json!({field: value})).await, 200);
+        assert_ne!(changed[field], usual, "{field}");
+        let taken_away = Server::ok(&server.patch("jobs", json!({field: null})).await, 200);
+        assert_eq!(taken_away[field], usual, "{field}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_fifo_queue_and_its_dead_letter_queue_are_both_fifo() {
+    let (server, _) = Server::start_product(1).await;
+    for (name, mode) in [("plain", "STANDARD"), ("dead", "STANDARD"), ("ordered", "FIFO")] {
+        server.make(json!({"name": name, "mode": mode})).await;
+    }
+    let with = |mut queue: Value, dead: &str| {
+        queue["maxReceiveCount"] = json!(1);
+        queue["deadLetterQueue"] = json!(dead);
+        queue
+    };
+    let new = with(json!({"name": "new", "mode": "FIFO"}), "dead");
+    let refused = server.post("/v1/queues", &new.to_string()).await;
+    let detail = refused.problem(422, "unprocessable");
+    assert!(detail.starts_with("at deadLetterQueue: a FIFO queue and its"), "{detail}");
+    let other_way = with(json!({"name": "new"}), "ordered");
+    server.post("/v1/queues", &other_way.to_string()).await.problem(422, "unprocessable");
+    server.patch("ordered", with(json!({}), "dead")).await.problem(422, "unprocessable");
+    Server::ok(&server.patch("plain", with(json!({}), "dead")).await, 200);
+    // One that is not there is made as it must be.
+    server.make(with(json!({"name": "new", "mode": "FIFO"}), "later")).await;
     server.stop().await;
 }
 

@@ -33,6 +33,10 @@ async fn a_deduplication_id_that_came_from_the_body_is_shown_as_well() {
     Server::ok(&server.sqs_call("SendMessage", &named).await, 200);
     // As the standard has it for these three letters.
     let of_body = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    // Who copies it from a receive means the same message.
+    let copied = json!({"QueueUrl": URL, "MessageBody": "abc", "MessageGroupId": "g",
+        "MessageDeduplicationId": of_body});
+    Server::ok(&server.sqs_call("SendMessage", &copied).await, 200);
     let expect = [json!(of_body), json!("own")];
     assert_eq!(server.dedup_ids(URL).await, expect);
     // That was their last receive. Where they lie now, bodies stand for nothing.

@@ -316,11 +316,15 @@ pub(super) async fn make(
         let usual = settings.retention_ms.min(max_ms);
         settings.retention_ms = there.map_or(usual, |there| there.settings.retention_ms);
     }
-    if let Err(full) = caller.check_new_queue(settings.retention_ms) {
+    let mut allowed = caller.check_new_queue(settings.retention_ms);
+    if allowed.is_ok() {
+        allowed = check_dead_letter_mode(edge, caller, &settings).await;
+    }
+    if let Err(refusal) = allowed {
         let there = service::find(edge, caller.tenant, name).await?.is_some();
         let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
         if !there && !answered {
-            return Err(full);
+            return Err(refusal);
         }
     }
     let command = Command::Create(Create { queue: name.to_owned(), settings: settings.clone() });
@@ -338,6 +342,25 @@ pub(super) async fn make(
         Reply::Refused(refusal) => Err(refused(name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
+}
+
+/// A dead letter of a FIFO queue has a group, which a queue without order would drop. One that is not
+/// there will be made as it must be.
+async fn check_dead_letter_mode(
+    edge: &Edge,
+    caller: &Caller,
+    settings: &Settings,
+) -> Result<(), Problem> {
+    let Some(dead) = &settings.dead_letter_queue else { return Ok(()) };
+    let there = service::find(edge, caller.tenant, dead).await?;
+    if there.is_none_or(|there| there.settings.mode == settings.mode) {
+        return Ok(());
+    }
+    let detail = format!(
+        "at deadLetterQueue: a FIFO queue and its dead-letter queue are both FIFO; one of this and \
+         `{dead}` is not"
+    );
+    Err(ProblemKind::Unprocessable.because(detail))
 }
 
 /// The queue that is there is not the one that is wanted.
@@ -402,10 +425,13 @@ pub(super) async fn update(
     for _ in 0..UPDATE_TRIES {
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
-        let before_ms = settings.retention_ms;
+        let (before_ms, dead_before) = (settings.retention_ms, settings.dead_letter_queue.clone());
         body.value.apply_to(&name, &mut settings)?;
         if settings.retention_ms != before_ms {
             caller.check_retention(settings.retention_ms)?;
+        }
+        if settings.dead_letter_queue != dead_before {
+            check_dead_letter_mode(&edge, &caller, &settings).await?;
         }
         let update = Update { queue: name.clone(), version: definition.version, settings };
         match service::submit(&edge, caller.tenant, &name, None, &Command::Update(update)).await? {

@@ -204,8 +204,13 @@ async fn create(
 ) -> Result<(StatusCode, Answer<TopicMade>), Problem> {
     let name = &body.value.name;
     check_name(name)?;
-    caller.check_room(true)?;
     let key = idempotency.with(caller.tenant, &body.raw);
+    if let Err(full) = caller.check_room(true) {
+        let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
+        if !answered && find(&edge, &caller, name).await.is_err() {
+            return Err(full);
+        }
+    }
     let command = Command::CreateTopic { topic: name.clone() };
     let Reply::Created { number, new } = submit(&edge, &caller, name, key, &command).await? else {
         unreachable!("a CreateTopic is answered with Created");
