@@ -26,8 +26,8 @@ pub fn body(text: &str) -> String {
 
 /// `MessageDeduplicationId` of a message whose body stands for it.
 #[must_use]
-pub fn deduplication_id(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
+pub fn deduplication_id(body: &[u8]) -> String {
+    hex(&Sha256::digest(body))
 }
 
 /// `MD5OfMessageAttributes` and `MD5OfMessageSystemAttributes`; `None` when there are none.

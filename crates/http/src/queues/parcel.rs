@@ -148,17 +148,13 @@ pub(crate) fn attribute_to_json(attribute: &Attribute) -> Value {
 
 /// Of a deduplication key.
 pub(crate) fn dedup_of_key(key: &str) -> [u8; 16] {
-    dedup(b"key", key.as_bytes())
-}
-
-/// Of a body that stands for its own key.
-pub(crate) fn dedup_of_body(body: &Body) -> [u8; 16] {
-    dedup(b"body", body.bytes())
-}
-
-fn dedup(kind: &[u8], bytes: &[u8]) -> [u8; 16] {
-    let digest = Sha256::new().chain_update(kind).chain_update([0]).chain_update(bytes).finalize();
+    let digest = Sha256::digest(key.as_bytes());
     *digest.first_chunk().expect("it has 32 bytes")
+}
+
+/// Of a body that stands for its own key: which key that is, receivers are shown, and may send.
+pub(crate) fn dedup_of_body(body: &Body) -> [u8; 16] {
+    dedup_of_key(&sqs::digest::deduplication_id(body.bytes()))
 }
 
 #[cfg(test)]

@@ -69,7 +69,13 @@ fn packed(
     let group = entry.message_group_id.as_deref();
     let dedup_id = entry.message_deduplication_id.as_deref();
     let dedup = match settings.mode {
-        Mode::Fifo => Some(fifo_dedup(definition, &parcel.body, group, dedup_id, entry)?),
+        Mode::Fifo => {
+            let (dedup, id) = fifo_dedup(definition, group, dedup_id, entry)?;
+            // Also where the body stands for it: other queues it may go to do not know that.
+            let name = Name::MessageDeduplicationId.as_str().to_owned();
+            parcel.system.insert(name, Attribute::text("String", id));
+            Some(dedup)
+        }
         Mode::Standard if dedup_id.is_some() => {
             let why = "The request include parameter that is not valid for this queue type";
             return Err(SqsError::value(
@@ -80,18 +86,6 @@ fn packed(
         }
         Mode::Standard => settings.dedup_by_body.then(|| dedup_of_body(&parcel.body)),
     };
-    let shown_id = match settings.mode {
-        Mode::Fifo => Some(dedup_id.map_or_else(
-            // The body stands for it. Kept, because other queues it may go to do not know that.
-            || sqs::digest::deduplication_id(&entry.message_body),
-            str::to_owned,
-        )),
-        Mode::Standard => None,
-    };
-    if let Some(id) = shown_id {
-        let name = Name::MessageDeduplicationId.as_str().to_owned();
-        parcel.system.insert(name, Attribute::text("String", id));
-    }
     let group = group.map(str::to_owned);
     let group = match settings.mode {
         Mode::Fifo => group,
@@ -112,24 +106,23 @@ fn packed(
     Ok(packed)
 }
 
+/// What tells a message sent twice, and the id that it was made of.
 fn fifo_dedup(
     definition: &Definition,
-    body: &Body,
     group: Option<&str>,
     dedup_id: Option<&str>,
     entry: &input::SendMessageBatchRequestEntry,
-) -> Result<[u8; 16], SqsError> {
+) -> Result<([u8; 16], String), SqsError> {
     let Some(group) = group else { return Err(SqsError::missing("MessageGroupId")) };
     if entry.delay_seconds.is_some_and(|seconds| seconds != 0) {
         let why = "The request include parameter that is not valid for this queue type";
         return Err(SqsError::value(entry.delay_seconds.unwrap_or(0), "DelaySeconds", why));
     }
-    let by_body = definition.settings.dedup_by_body;
-    // The id that receivers are shown of a body that stands for its own stands for it here as well.
-    let own_id = |id: &&str| !by_body || *id != sqs::digest::deduplication_id(&entry.message_body);
-    let own = match dedup_id.filter(own_id) {
-        Some(id) => dedup_of_key(id),
-        None if by_body => dedup_of_body(body),
+    let id = match dedup_id {
+        Some(id) => id.to_owned(),
+        None if definition.settings.dedup_by_body => {
+            sqs::digest::deduplication_id(entry.message_body.as_bytes())
+        }
         None => {
             return Err(ErrorKind::InvalidParameterValue.because(
                 "The queue should either have ContentBasedDeduplication enabled or \
@@ -137,8 +130,9 @@ fn fifo_dedup(
             ));
         }
     };
+    let own = dedup_of_key(&id);
     let by_group = deduplicates_by_group(&definition.settings);
-    Ok(if by_group { digest(&[&own, group.as_bytes()]) } else { own })
+    Ok((if by_group { digest(&[&own, group.as_bytes()]) } else { own }, id))
 }
 
 fn not_taken(refusal: SendRefusal) -> SqsError {
