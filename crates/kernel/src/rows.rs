@@ -100,6 +100,14 @@ impl Layer {
         self.dropped.iter()
     }
 
+    /// Frees it row by row, with a word after each.
+    pub fn free(self, mut freed: impl FnMut()) {
+        for row in self.rows {
+            drop(row);
+            freed();
+        }
+    }
+
     /// Whether this layer hides `key` of the layers below.
     fn drops(&self, key: &[u8]) -> bool {
         // The set is an antichain, so only the greatest element not after `key` can cover it.

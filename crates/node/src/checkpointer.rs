@@ -9,6 +9,7 @@ use kernel::{BaseError, Layer, ShardId};
 use metrics::Histogram;
 use parking_lot::Mutex;
 use shard::CheckpointJob;
+use store::Breath;
 
 use crate::inbox::Note;
 use crate::node::panic_text;
@@ -67,7 +68,11 @@ pub(crate) fn start(
 pub(crate) fn free(layer: Option<Arc<Layer>>) {
     let run = move || {
         give_way();
-        drop(layer);
+        // Somebody who still reads it frees it, later.
+        if let Some(layer) = layer.and_then(Arc::into_inner) {
+            let mut breath = Breath::default();
+            layer.free(|| breath.breathe());
+        }
     };
     let thread = std::thread::Builder::new().name("free-layer".into());
     if let Err(error) = thread.spawn(run) {

@@ -11,6 +11,7 @@ use kernel::base::BaseIter;
 use kernel::{Base, BaseError, Index, Layer};
 use parking_lot::Mutex;
 
+use crate::breath::{Breath, Breathing};
 use crate::compact::{Compactor, Shared};
 use crate::create::{KEYSPACE, ensure_created};
 use crate::failure::failed;
@@ -57,6 +58,7 @@ impl FjallBase {
             .max_cached_files(Some(options.open_files_max))
             // None: see the crate's invariants.
             .worker_threads_unchecked(0)
+            .with_compaction_filter_factories(Arc::new(|_| Some(Arc::new(Breathing))))
             .open()
             .map_err(|e| failed(DOING, e))?;
         let keyspace = db.keyspace(KEYSPACE, layout).map_err(|e| failed(DOING, e))?;
@@ -98,6 +100,7 @@ impl FjallBase {
         let mut trickle = Trickle::new(self.shared.tables()).map_err(|e| failed(DOING, e))?;
         let mut ingestion = self.shared.keyspace.start_ingestion().map_err(|e| failed(DOING, e))?;
         ingestion.write(APPLIED_KEY, through.0.to_be_bytes()).map_err(|e| failed(DOING, e))?;
+        let mut breath = Breath::default();
         for (number, change) in changes(layer, &view).enumerate() {
             let (key, value) = change?;
             assert!(is_machines(&key), "a machine's key begins with its number, which is not 0");
@@ -108,6 +111,7 @@ impl FjallBase {
             }
             .map_err(|e| failed(DOING, e))?;
             trickle.wrote(row_bytes).map_err(|e| failed(DOING, e))?;
+            breath.breathe();
             if number % ROWS_PER_PACE == ROWS_PER_PACE - 1 {
                 pace();
             }

@@ -21,6 +21,7 @@
 //!   reads slow down with each run and the manifest counts them in one byte.
 
 mod base;
+mod breath;
 mod compact;
 mod create;
 mod failure;
@@ -32,6 +33,7 @@ mod trickle;
 mod views;
 
 pub use base::FjallBase;
+pub use breath::Breath;
 pub use failure::StoreFault;
 pub use options::StoreOptions;
 pub use space::used_bytes;
