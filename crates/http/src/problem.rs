@@ -167,6 +167,21 @@ pub(crate) fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64,
     Err(ProblemKind::InvalidBody.because(detail))
 }
 
+/// A change that takes away what is always there.
+pub(crate) fn not_null(field: &str) -> Problem {
+    let detail = format!("at {field}: it must not be null; what is left out stays as it is");
+    ProblemKind::InvalidBody.because(detail)
+}
+
+/// What is there under a name is not what is wanted, because of these fields. None of them when it was
+/// changed or deleted since.
+pub(crate) fn other_settings(what: &str, name: &str, fields: &[&str]) -> Problem {
+    let fields = fields.join(", ");
+    let colon = if fields.is_empty() { "" } else { ": " };
+    let detail = format!("there is a {what} `{name}`, with other settings{colon}{fields}");
+    ProblemKind::Conflict.because(detail)
+}
+
 /// An error on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {

@@ -8,6 +8,7 @@
 //! | [`Query`] | the query | `invalid-parameter` |
 //! | [`Idempotency`] | the `Idempotency-Key` header | `invalid-header` |
 
+mod batch;
 pub mod body;
 pub mod idempotency;
 pub mod page;
@@ -16,6 +17,7 @@ mod percent;
 pub mod query;
 mod words;
 
+pub(crate) use batch::{BATCH_MAX, deserialize_batch};
 pub use body::{Json, RawBody};
 pub(crate) use body::{parse, read_json};
 pub use idempotency::Idempotency;

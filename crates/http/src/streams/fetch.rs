@@ -24,9 +24,15 @@ pub(crate) struct Fetch {
     pub(crate) member: String,
     pub(crate) max_records: usize,
     pub(crate) session: Duration,
-    /// In which `offsets` are good, if it says.
-    pub(crate) epoch: Option<u64>,
-    /// Where it reads on in these partitions, instead of at what is committed.
+    /// Where it reads on, instead of at what is committed.
+    pub(crate) place: Option<Place>,
+}
+
+/// Where a member has read to.
+pub(crate) struct Place {
+    /// In which the offsets are good.
+    pub(crate) epoch: u64,
+    /// Of each partition, the next.
     pub(crate) offsets: BTreeMap<u16, u64>,
 }
 
@@ -34,9 +40,9 @@ impl Fetch {
     /// Where to read in a partition. What was known before the partition changed hands, or before a
     /// seek, is no place to go on from.
     fn position(&self, owned: &Owned) -> u64 {
-        let still_good = self.epoch.is_none_or(|epoch| epoch >= owned.since);
-        let own = self.offsets.get(&owned.partition).filter(|_| still_good);
-        own.copied().or(owned.committed).unwrap_or(0)
+        let own = self.place.as_ref().filter(|place| place.epoch >= owned.since);
+        let own = own.and_then(|place| place.offsets.get(&owned.partition).copied());
+        own.or(owned.committed).unwrap_or(0)
     }
 }
 
@@ -51,6 +57,8 @@ pub(crate) struct Got {
 /// Why there is nothing to get.
 pub(crate) enum NoFetch {
     Refused(streams::Refusal),
+    /// It reads on behind the end of this partition, which is there.
+    BehindEnd(u16, u64),
     Problem(Problem),
 }
 
@@ -132,6 +140,7 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
     let (id, max_records) = (stream.id, fetch.max_records);
     let records = move || read(&node, tenant, id, &from, max_records);
     let records = edge.node.read(records).await?;
+    let records = records.map_err(|(partition, end)| NoFetch::BehindEnd(partition, end))?;
     Ok(Got { standing, records, stream })
 }
 
@@ -163,13 +172,16 @@ async fn join(
 }
 
 /// Records of these partitions, each from its offset on, until there are enough. Blocks.
+///
+/// # Errors
+/// A partition whose offset is not there yet, with its end: what comes before it would be left out.
 fn read(
     node: &Node,
     tenant: TenantId,
     id: streams::StreamId,
     from: &[(u16, u64)],
     max_records: usize,
-) -> Vec<(u16, Record)> {
+) -> Result<Vec<(u16, Record)>, (u16, u64)> {
     let mut found = Vec::new();
     let mut bytes = 0;
     for &(partition, offset) in from {
@@ -179,12 +191,15 @@ fn read(
         let rows = node.rows(streams::partition_place(tenant, id, partition));
         let left = (max_records - found.len(), FETCH_BYTES - bytes);
         let fetched = streams::fetch(&rows, tenant, id, partition, offset, left);
+        if offset > fetched.info.next {
+            return Err((partition, fetched.info.next));
+        }
         for record in fetched.records {
             bytes += record.value.len() + record.key.as_ref().map_or(0, Bytes::len);
             found.push((partition, record));
         }
     }
-    found
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -199,15 +214,14 @@ mod tests {
             member: "m".into(),
             max_records: 1,
             session: Duration::from_secs(30),
-            epoch: Some(5),
-            offsets: BTreeMap::from([(1, 70)]),
+            place: Some(Place { epoch: 5, offsets: BTreeMap::from([(1, 70)]) }),
         };
         let owned = |partition, since| Owned { partition, since, committed: Some(40) };
         assert_eq!(fetch.position(&owned(1, 5)), 70);
         assert_eq!(fetch.position(&owned(1, 6)), 40, "it was somebody else's meanwhile");
         assert_eq!(fetch.position(&owned(2, 1)), 40, "nothing is said of it");
         assert_eq!(fetch.position(&Owned { partition: 2, since: 1, committed: None }), 0);
-        fetch.epoch = None;
-        assert_eq!(fetch.position(&owned(1, 6)), 70);
+        fetch.place = None;
+        assert_eq!(fetch.position(&owned(1, 5)), 40, "nothing is said of any");
     }
 }

@@ -206,7 +206,8 @@ async fn streams_are_made_listed_changed_and_deleted() {
     }
     let same = r#"{"name": "a", "partitions": 2, "retentionSeconds": 60}"#;
     Server::ok(&server.post("/v1/streams", same).await, 200);
-    server.post("/v1/streams", r#"{"name": "a"}"#).await.problem(409, "conflict");
+    let other = server.post("/v1/streams", r#"{"name": "a"}"#).await.problem(409, "conflict");
+    assert!(other.ends_with("other settings: partitions, retentionSeconds"), "{other}");
     let page = server.look_at("/v1/streams?limit=2").await;
     let cursor = page["nextCursor"].as_str().expect("there is more").to_owned();
     assert_eq!(page["items"][0]["name"], "a");
@@ -235,6 +236,8 @@ async fn streams_are_made_listed_changed_and_deleted() {
         Value::Null
     );
     patch(r#"{"partitions": 2}"#).await.problem(422, "unprocessable");
+    let null = patch(r#"{"partitions": null}"#).await.problem(400, "invalid-body");
+    assert!(null.contains("at partitions: it must not be null"), "{null}");
     // A member has the new partition when it is next heard of.
     assert_eq!(server.fetch("a", "g", "m").await["partitions"], json!([0, 1, 2]));
     let more = patch(r#"{"partitions": 4}"#).await;
@@ -398,9 +401,6 @@ async fn bad_input_is_named() {
         (records, json!({}), "records"),
         (records, json!({"records": []}), "records"),
         (records, json!({"records": many}), "records"),
-        (records, json!({"records": [{"key": "a"}]}), "value"),
-        (records, json!({"records": [{"key": 5, "value": 1}]}), "records[0].key"),
-        (records, json!({"records": [{"value": 1, "partition": 3}]}), "partition"),
         (fetch, json!({}), "member"),
         (fetch, json!({"member": ""}), "member"),
         (fetch, json!({"member": "a\nb"}), "member"),
@@ -413,6 +413,8 @@ async fn bad_input_is_named() {
         (fetch, json!({"member": "m", "offsets": {"2": 0}}), "offsets.2"),
         (fetch, json!({"member": "m", "offsets": {"x": 0}}), "offsets"),
         (fetch, json!({"member": "m", "offsets": {"0": -1}}), "offsets.0"),
+        (fetch, json!({"member": "m", "offsets": {"0": 0}}), "epoch"),
+        (fetch, json!({"member": "m", "epoch": u64::MAX, "offsets": {"0": 9}}), "offsets.0"),
         (commit, json!({}), "offsets"),
         (commit, json!({"offsets": {}}), "offsets"),
         (commit, json!({"offsets": {"2": 0}}), "offsets.2"),
@@ -479,13 +481,23 @@ async fn bad_input_is_named() {
                 {"value": "x".repeat(256 << 10)},
                 {"key": "", "value": 1},
                 {"key": "k".repeat(1025), "value": 1},
+                {"key": "a"},
+                {"key": 5, "value": 1},
+                {"value": 1, "partition": 3},
+                7,
                 {"key": "k".repeat(1024), "value": "x".repeat((256 << 10) - 2)},
             ]),
         )
         .await;
     let kinds: Vec<_> = results.iter().map(|result| &result["error"]["type"]).collect();
     let (large, bad) = (json!("payload-too-large"), json!("invalid-body"));
-    assert_eq!(kinds, [&large, &bad, &bad, &Value::Null]);
+    assert_eq!(kinds, [&large, &bad, &bad, &bad, &bad, &bad, &bad, &Value::Null]);
+    for (index, named) in [(3, "value"), (4, "at key"), (5, "partition")] {
+        let detail = results[index]["error"]["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(named), "{index}: {detail}");
+    }
+    let none_good = server.append("s", json!([{"key": 5, "value": 1}])).await;
+    assert_eq!(none_good[0]["error"]["type"], bad);
     assert_eq!(results[0]["error"]["limitBytes"], 256 << 10);
     // Without a member, whoever commits is believed; with one, it must be the owner.
     Server::ok(&server.post(commit, r#"{"offsets": {"0": 1}}"#).await, 200);

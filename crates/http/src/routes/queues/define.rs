@@ -18,7 +18,7 @@ use crate::auth::Caller;
 use crate::extract::{
     Cursor, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name, read_part,
 };
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, other_settings};
 use crate::queues::service;
 use crate::route::{Routes, doc};
 use crate::time::rfc3339;
@@ -366,13 +366,7 @@ async fn check_dead_letter_mode(
 /// The queue that is there is not the one that is wanted.
 fn is_other(name: &str, wanted: &Settings, there: Option<&Definition>) -> Problem {
     let fields = there.map(|there| differing(wanted, &there.settings)).unwrap_or_default();
-    if fields.is_empty() {
-        // Changed or deleted since.
-        return refused(name, Refusal::Exists);
-    }
-    let fields = fields.join(", ");
-    let detail = format!("there is a queue `{name}`, with other settings: {fields}");
-    ProblemKind::Conflict.because(detail)
+    other_settings("queue", name, &fields)
 }
 
 /// Makes a queue as it usually is, unless it is there.

@@ -18,7 +18,7 @@ use queue::{Definition, Refusal};
 
 use crate::app::Edge;
 use crate::auth::Caller;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, other_settings};
 use crate::queues::{NAME_BYTES_MAX, is_name, service};
 use crate::route::Routes;
 
@@ -66,9 +66,7 @@ async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Definition, Pr
 fn refused(name: &str, refusal: Refusal) -> Problem {
     match refusal {
         Refusal::NoQueue => no_queue(name),
-        Refusal::Exists => {
-            ProblemKind::Conflict.because("there is a queue of this name, with other settings")
-        }
+        Refusal::Exists => other_settings("queue", name, &[]),
         Refusal::Version => {
             ProblemKind::Conflict.because("somebody else is changing the queue: try again")
         }

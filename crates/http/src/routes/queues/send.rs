@@ -1,8 +1,6 @@
 //! Sending.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 use axum::Json as Answer;
 use axum::extract::{FromRequest, Request, State};
@@ -12,8 +10,7 @@ use queue::parcel::{Body, Parcel};
 use queue::{
     BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, Reply, SendRefusal, Sent, Settings,
 };
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -23,7 +20,7 @@ use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path, parse, read_json};
+use crate::extract::{Idempotency, Json, Path, deserialize_batch, parse, read_json};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
@@ -33,8 +30,6 @@ use crate::telemetry::trace::TraceContext;
 
 /// Bytes of a request with many.
 pub(super) const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
-/// Messages in a batch.
-const BATCH_MAX: usize = 1000;
 /// Characters of a group's name, a deduplication key, or an attribute's name.
 const WORD_BYTES_MAX: usize = 256;
 const ATTRIBUTES_MAX: usize = 50;
@@ -115,43 +110,6 @@ pub(super) struct NewMessages {
 struct LooseMessages {
     #[serde(deserialize_with = "deserialize_batch")]
     messages: Vec<Box<RawValue>>,
-}
-
-/// Reads as many as a batch may have. What comes after them is not looked at: a body has room for
-/// millions of elements that are nothing, and each would cost more than it takes to send.
-fn deserialize_batch<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    struct Elements<T>(PhantomData<T>);
-
-    impl<'a, T: Deserialize<'a>> Visitor<'a> for Elements<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a sequence")
-        }
-
-        fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut batch = Vec::new();
-            while batch.len() < BATCH_MAX {
-                match elements.next_element()? {
-                    Some(element) => batch.push(element),
-                    None if batch.is_empty() => return Err(wrong_count()),
-                    None => return Ok(batch),
-                }
-            }
-            match elements.next_element::<IgnoredAny>()? {
-                Some(IgnoredAny) => Err(wrong_count()),
-                None => Ok(batch),
-            }
-        }
-    }
-
-    from.deserialize_seq(Elements(PhantomData))
-}
-
-fn wrong_count<E: serde::de::Error>() -> E {
-    E::custom(format_args!("there must be from 1 to {BATCH_MAX}"))
 }
 
 /// What can be said of a message that cannot be read.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::check_name;
 use crate::extract::body::{Given, given};
-use crate::problem::{Problem, ProblemKind, within};
+use crate::problem::{Problem, ProblemKind, not_null, within};
 
 /// Ten years: longer than anything waits on purpose.
 pub(super) const SECONDS_MAX: u64 = 10 * 365 * 24 * 60 * 60;
@@ -123,11 +123,8 @@ impl QueueChange {
             ("largeBodies", self.large_bodies == Some(None)),
             ("tags", self.tags == Some(None)),
         ];
-        let Some((field, _)) = fields.into_iter().find(|(_, is_null)| *is_null) else {
-            return Ok(());
-        };
-        let detail = format!("at {field}: it must not be null; what is left out stays as it is");
-        Err(ProblemKind::InvalidBody.because(detail))
+        let null = fields.into_iter().find(|(_, is_null)| *is_null);
+        null.map_or(Ok(()), |(field, _)| Err(not_null(field)))
     }
 
     /// Makes the change of the queue of this name, or says what is wrong with it.

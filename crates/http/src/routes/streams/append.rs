@@ -1,17 +1,17 @@
 //! Appending.
 
 use axum::Json as Answer;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use streams::{APPEND_RECORDS_MAX, NewRecord};
+use streams::NewRecord;
 use utoipa::ToSchema;
 
 use super::{find, refused};
-use crate::app::EdgeState;
+use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path};
+use crate::extract::{BATCH_MAX, Idempotency, Path, deserialize_batch, parse, read_json};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::streams::append::{Missed, Placed, append};
@@ -68,9 +68,46 @@ struct RecordAsk {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewRecords {
-    /// 1 to 1000.
+    /// 1 to 1000, each taken or refused by itself.
+    #[serde(deserialize_with = "deserialize_batch")]
     records: Vec<RecordAsk>,
 }
+
+/// The same, when something in it is wrong.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LooseRecords {
+    #[serde(deserialize_with = "deserialize_batch")]
+    records: Vec<Box<RawValue>>,
+}
+
+/// A request with many records, each of which is good or bad by itself.
+pub(super) struct Records {
+    records: Vec<Result<NewRecord, Problem>>,
+    /// As it came, for digests.
+    raw: Bytes,
+}
+
+impl FromRequest<Ctx> for Records {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Records, Problem> {
+        let raw = read_json(request, ctx).await?;
+        let records = match parse::<NewRecords>(&raw) {
+            Ok(all) => all.records.into_iter().map(RecordAsk::check).collect(),
+            // Only who sends something wrong pays for reading it twice.
+            Err(_) => {
+                let loose: LooseRecords = parse(&raw)?;
+                let each = loose.records.iter().map(|record| parse(record.get().as_bytes()));
+                each.map(|record| record.and_then(RecordAsk::check)).collect()
+            }
+        };
+        Ok(Records { records, raw })
+    }
+}
+
+/// What is appended at once fits into a command.
+const _: () = assert!(BATCH_MAX <= streams::APPEND_RECORDS_MAX);
 
 impl RecordAsk {
     fn check(self) -> Result<NewRecord, Problem> {
@@ -134,18 +171,14 @@ pub(super) async fn append_records(
     caller: Caller,
     Path(name): Path<String>,
     idempotency: Idempotency,
-    body: Json<NewRecords>,
+    body: Records,
 ) -> Result<Answer<AppendResults>, Problem> {
     let stream = find(&edge, &caller, &name).await?;
-    let records = body.value.records;
-    if !(1..=APPEND_RECORDS_MAX).contains(&records.len()) {
-        let detail = format!("at records: there must be from 1 to {APPEND_RECORDS_MAX}");
-        return Err(ProblemKind::InvalidBody.because(detail));
-    }
+    let records = body.records;
     let mut results: Vec<Option<Result<Placed, Problem>>> = Vec::with_capacity(records.len());
     let mut good = Vec::with_capacity(records.len());
     for (index, record) in records.into_iter().enumerate() {
-        match record.check() {
+        match record {
             Ok(record) => {
                 good.push((index, record));
                 results.push(None);

@@ -16,7 +16,7 @@ use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::body::{Given, given};
 use crate::extract::{Cursor, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name};
-use crate::problem::{Problem, ProblemKind, within};
+use crate::problem::{Problem, ProblemKind, not_null, other_settings, within};
 use crate::route::{Routes, doc};
 use crate::streams::{find as find_stream, partition, submit};
 use crate::time::{Rfc3339, rfc3339};
@@ -112,7 +112,9 @@ pub(super) struct NewStream {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct StreamChange {
     /// As many as before, or more.
-    partitions: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, nullable = false)]
+    partitions: Given<u64>,
     /// A record older than this is dropped.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>)]
@@ -126,7 +128,7 @@ pub(super) struct StreamChange {
 impl StreamChange {
     /// Makes the change, or says what is wrong with it.
     fn apply_to(&self, settings: &mut Settings) -> Result<(), Problem> {
-        if let Some(count) = self.partitions {
+        if let Some(count) = self.partitions.flatten() {
             let count = within("partitions", count, 1, PARTITIONS_MAX.into())?;
             settings.partitions = u16::try_from(count).expect("1024 at most");
         }
@@ -245,7 +247,7 @@ pub(super) async fn create(
     check_name("stream", &name)?;
     let retention = Retention { age_ms: Some(RETENTION_SECONDS_DEFAULT * 1000), bytes: None };
     let mut settings = Settings { partitions: 1, retention };
-    let retention_bytes = retention_bytes.map(Some);
+    let (partitions, retention_bytes) = (partitions.map(Some), retention_bytes.map(Some));
     let wanted = StreamChange { partitions, retention_seconds, retention_bytes };
     wanted.apply_to(&mut settings)?;
     let there = find_stream(&edge, caller.tenant, &name).await?;
@@ -270,9 +272,27 @@ pub(super) async fn create(
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Answer(StreamMade { stream_id: stream_id(id), name })))
         }
+        Reply::Refused(streams::Refusal::Exists) => {
+            let there = find_stream(&edge, caller.tenant, &name).await?;
+            Err(is_other(&name, &settings, there.as_ref()))
+        }
         Reply::Refused(refusal) => Err(refused(&name, refusal)),
         other => unreachable!("a Create is answered with {other:?}"),
     }
+}
+
+/// The stream that is there is not the one that is wanted.
+fn is_other(name: &str, wanted: &Settings, there: Option<&Definition>) -> Problem {
+    let fields = there.map_or(Vec::new(), |there| {
+        let (mine, its) = (wanted.retention, there.settings.retention);
+        let fields = [
+            ("partitions", wanted.partitions == there.settings.partitions),
+            ("retentionSeconds", mine.age_ms == its.age_ms),
+            ("retentionBytes", mine.bytes == its.bytes),
+        ];
+        fields.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect()
+    });
+    other_settings("stream", name, &fields)
 }
 
 /// Whether the tenant may keep records for so long.
@@ -320,6 +340,9 @@ pub(super) async fn update(
     body: Json<StreamChange>,
 ) -> Result<Answer<StreamView>, Problem> {
     let edge = &state.0;
+    if body.value.partitions == Some(None) {
+        return Err(not_null("partitions"));
+    }
     let mut last = streams::Refusal::Version;
     for _ in 0..UPDATE_TRIES {
         let stream = find(edge, &caller, &name).await?;

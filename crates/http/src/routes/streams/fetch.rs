@@ -18,7 +18,7 @@ use crate::auth::Caller;
 use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
-use crate::streams::fetch::{Fetch, NoFetch, fetch as fetch_records};
+use crate::streams::fetch::{Fetch, NoFetch, Place, fetch as fetch_records};
 use crate::streams::{partition, submit};
 
 /// Records of one fetch.
@@ -99,11 +99,11 @@ pub(super) struct FetchAsk {
     /// A member who is not heard of for so long is one no more. 1 to 3600; 30 when not given.
     session_seconds: Option<u64>,
     /// Where to read on in these partitions, instead of at the committed offset: `nextOffsets` of
-    /// what was fetched before.
+    /// what was fetched before. With `epoch`.
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, u64>)]
     offsets: BTreeMap<u16, u64>,
-    /// That of the fetch which `offsets` are from. In a partition that the member has got since, or
+    /// That of the fetch which `offsets` are from; not without it. In a partition that the member has got since, or
     /// that somebody has sought since, the committed offset counts.
     epoch: Option<u64>,
 }
@@ -142,6 +142,11 @@ fn checked_member(member: &str) -> Result<(), Problem> {
     check_member(member).map_err(at)
 }
 
+fn behind_end(partition: u16, end: u64) -> Problem {
+    let detail = format!("at offsets.{partition}: the next record of the partition is {end}");
+    ProblemKind::InvalidBody.because(detail)
+}
+
 pub(super) async fn fetch(
     State(edge): State<EdgeState>,
     caller: Caller,
@@ -156,18 +161,26 @@ pub(super) async fn fetch(
     let wait = within("waitSeconds", ask.wait_seconds.unwrap_or(0), 0, WAIT_SECONDS_MAX)?;
     let session = ask.session_seconds.unwrap_or(SESSION_SECONDS_DEFAULT);
     let session = within("sessionSeconds", session, 1, SESSION_SECONDS_MAX)?;
+    let place = match (ask.epoch, ask.offsets) {
+        (_, offsets) if offsets.is_empty() => None,
+        (Some(epoch), offsets) => Some(Place { epoch, offsets }),
+        (None, _) => {
+            let detail = "at epoch: `offsets` are from a fetch, whose epoch goes with them";
+            return Err(ProblemKind::InvalidBody.because(detail));
+        }
+    };
     let fetch = Fetch {
         stream,
         group,
         member: ask.member,
         max_records: usize::try_from(max).expect("a thousand at most"),
         session: Duration::from_secs(session),
-        epoch: ask.epoch,
-        offsets: ask.offsets,
+        place,
     };
     let got = fetch_records(&edge, &caller, &fetch, Duration::from_secs(wait)).await;
     let got = got.map_err(|why| match why {
         NoFetch::Refused(refusal) => group_refused(&fetch.stream, &fetch.group, refusal),
+        NoFetch::BehindEnd(partition, end) => behind_end(partition, end),
         NoFetch::Problem(problem) => problem,
     })?;
     let records = got.records.into_iter();
@@ -223,8 +236,7 @@ pub(super) async fn commit(
         ends.into_iter().find(|(_, offset, end)| offset > end)
     };
     if let Some((number, _, end)) = edge.node.read(beyond).await? {
-        let detail = format!("at offsets.{number}: the next record of the partition is {end}");
-        return Err(ProblemKind::InvalidBody.because(detail));
+        return Err(behind_end(number, end));
     }
     let commit = Commit { stream: name.clone(), group: group.clone(), member, epoch, offsets };
     match submit(&edge, tenant, &name, None, &Command::Commit(commit)).await? {

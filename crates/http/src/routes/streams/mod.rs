@@ -17,7 +17,7 @@ use streams::{Definition, GROUPS_MAX, MEMBERS_MAX, PARTITIONS_MAX, Refusal};
 
 use crate::app::Edge;
 use crate::auth::Caller;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, other_settings};
 use crate::queues::{NAME_BYTES_MAX, is_name};
 use crate::route::Routes;
 use crate::streams::find as find_stream;
@@ -105,9 +105,7 @@ fn group_refused(stream: &str, group: &str, refusal: Refusal) -> Problem {
 fn refused(name: &str, refusal: Refusal) -> Problem {
     match refusal {
         Refusal::NoStream | Refusal::Gone => no_stream(name),
-        Refusal::Exists => {
-            ProblemKind::Conflict.because("there is a stream of this name, with other settings")
-        }
+        Refusal::Exists => other_settings("stream", name, &[]),
         Refusal::Version => {
             ProblemKind::Conflict.because("somebody else is changing the stream: try again")
         }
