@@ -473,7 +473,20 @@ async fn bad_input_is_named() {
     }
     let large = json!({"records": [{"value": "x".repeat(1 << 20)}]});
     server.post(records, &large.to_string()).await.problem(413, "payload-too-large");
-    // In a batch each record is answered for.
+    // Without a member, whoever commits is believed; with one, it must be the owner.
+    Server::ok(&server.post(commit, r#"{"offsets": {"0": 1}}"#).await, 200);
+    let stranger = r#"{"member": "stranger", "offsets": {"0": 1}}"#;
+    server.post(commit, stranger).await.problem(409, "stale-member");
+    let future = r#"{"member": "m", "epoch": 9007199254740991, "offsets": {"0": 1}}"#;
+    server.post(commit, future).await.problem(409, "stale-member");
+    server.is_alive().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn each_record_of_a_batch_is_answered_for() {
+    let (server, _) = Server::start_product(2).await;
+    server.stream(json!({"name": "s", "partitions": 2})).await;
     let results = server
         .append(
             "s",
@@ -499,12 +512,5 @@ async fn bad_input_is_named() {
     let none_good = server.append("s", json!([{"key": 5, "value": 1}])).await;
     assert_eq!(none_good[0]["error"]["type"], bad);
     assert_eq!(results[0]["error"]["limitBytes"], 256 << 10);
-    // Without a member, whoever commits is believed; with one, it must be the owner.
-    Server::ok(&server.post(commit, r#"{"offsets": {"0": 1}}"#).await, 200);
-    let stranger = r#"{"member": "stranger", "offsets": {"0": 1}}"#;
-    server.post(commit, stranger).await.problem(409, "stale-member");
-    let future = r#"{"member": "m", "epoch": 9007199254740991, "offsets": {"0": 1}}"#;
-    server.post(commit, future).await.problem(409, "stale-member");
-    server.is_alive().await;
     server.stop().await;
 }
