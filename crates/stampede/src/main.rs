@@ -16,7 +16,8 @@ mod work;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
@@ -63,7 +64,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parsed() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };
@@ -89,6 +90,21 @@ fn main() -> ExitCode {
             if error.is::<remote::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+fn parsed() -> Result<Cli, clap::Error> {
+    let matches = without_empty_variables(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// A variable that is empty counts as not set: that is what `STAMPEDE_KEY= stampede …` means, and a
+/// compose file whose `${STAMPEDE_KEY}` is nothing.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty =
+        |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|v| v.is_empty());
+    command
+        .mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// Help and the version as they are; a mistake in one line.

@@ -392,6 +392,10 @@ fn a_key_is_needed_and_taken_from_the_environment() {
     let with = server.command(&["queue", "create", "jobs"]).env("STAMPEDE_KEY", &key).output();
     assert!(with.expect("it runs").status.success());
     assert!(server.says(&["queue", "ls", "--key", &key]).contains("jobs"));
+    let open = Server::start();
+    let empty = ["STAMPEDE_KEY", "STAMPEDE_TENANT", "STAMPEDE_CA_CERT"].map(|name| (name, ""));
+    let output = open.command(&["queue", "ls"]).envs(empty).output().expect("it runs");
+    assert!(output.status.success(), "an empty key is none: {}", text(&output.stderr));
 }
 
 #[test]
