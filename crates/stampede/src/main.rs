@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The backend for the moment everyone arrives at once.
@@ -122,8 +123,26 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     let what = text.split("\n\n").next().unwrap_or_default();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let words: Vec<_> = what.split_whitespace().collect();
-    eprintln!("stampede: {}; see --help", words.join(" "));
+    let near = near(error).map_or(";".to_owned(), |near| format!(": did you mean {near}?"));
+    eprintln!("stampede: {}{near} see --help", words.join(" "));
     ExitCode::from(2)
+}
+
+/// What there is and looks like what was written, most alike first.
+fn near(error: &clap::Error) -> Option<String> {
+    // Of values all are told anyway.
+    let names = match error.get(ContextKind::SuggestedSubcommand) {
+        None => error.get(ContextKind::SuggestedArg),
+        subcommands => subcommands,
+    };
+    match names? {
+        ContextValue::String(name) => Some(name.clone()),
+        // The most alike comes last.
+        ContextValue::Strings(names) if !names.is_empty() => {
+            Some(names.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" or "))
+        }
+        _ => None,
+    }
 }
 
 /// The error and its causes; a cause that is part of what was said already is not said again.

@@ -53,7 +53,7 @@ pub(crate) struct MessageFlags {
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     /// 0 to 9; higher goes first
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(0..=9))]
     priority: Option<u8>,
 }
 
