@@ -325,22 +325,27 @@ fn bodies_come_from_arguments_files_stdin_and_lines() {
 }
 
 #[test]
-fn an_empty_stdin_is_no_message_and_an_empty_argument_is_one() {
+fn an_empty_stdin_or_file_is_no_message_and_an_empty_argument_is_one() {
     let server = Server::start();
+    let file = server.folder.path().join("empty");
+    std::fs::write(&file, "").expect("written");
+    let file = file.to_str().expect("UTF-8");
     server.says(&["queue", "create", "jobs"]);
     server.says(&["topic", "create", "news"]);
     let send = ["queue", "send", "jobs"];
     let publish = ["topic", "publish", "news"];
-    for (arguments, input) in [
-        (&send[..], &b""[..]),
-        (&send, b"\n"),
-        (&["queue", "send", "jobs", "--file", "-"], b""),
-        (&publish, b""),
+    for (arguments, input, empty) in [
+        (&send[..], &b""[..], "stdin"),
+        (&send, b"\n", "stdin"),
+        (&["queue", "send", "jobs", "--file", "-"], b"", "stdin"),
+        (&["queue", "send", "jobs", "--file", file], b"", file),
+        (&["topic", "publish", "news", "--file", file], b"", file),
+        (&publish, b"", "stdin"),
     ] {
         let refused = server.fed(arguments, input);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("stdin is empty"), "{arguments:?}: {said}");
+        assert!(said.contains(&format!("{empty} is empty")), "{arguments:?}: {said}");
     }
     assert_eq!(server.counts("jobs"), [0, 0, 0]);
     server.says(&["queue", "send", "jobs", ""]);
