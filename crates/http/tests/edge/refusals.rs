@@ -279,3 +279,12 @@ async fn ranges_are_told_in_one_way() {
     assert_eq!(detail, "`limit` in the query: it must be from 1 to 1000");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_backoff_needs_its_first_pause() {
+    let (server, _) = Server::start_product(1).await;
+    let queue = r#"{"name": "jobs", "retryBackoff": {"maxSeconds": 60}}"#;
+    let detail = server.post("/v1/queues", queue).await.problem(400, "invalid-body");
+    assert_eq!(detail, "at retryBackoff: missing field `baseSeconds`");
+    server.stop().await;
+}
