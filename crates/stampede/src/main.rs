@@ -4,6 +4,7 @@
 mod check;
 mod config;
 mod dump;
+mod listen;
 mod queues;
 mod remote;
 mod serve;
