@@ -17,7 +17,7 @@ pub mod query;
 mod words;
 
 pub use body::{Json, RawBody};
-pub(crate) use body::{parse, read_json};
+pub(crate) use body::{FromTo, parse, read_json};
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
 pub(crate) use page::{NamesQuery, Page, PageQuery, not_of_this_list, page_by_name};

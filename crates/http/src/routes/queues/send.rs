@@ -23,7 +23,7 @@ use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path, parse, read_json};
+use crate::extract::{FromTo, Idempotency, Json, Path, parse, read_json};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
@@ -97,7 +97,8 @@ pub(super) struct NewMessage {
     deduplication_key: Option<String>,
     /// 0 to 9; higher goes first, but a minute of waiting counts as one priority.
     #[serde(default)]
-    priority: u8,
+    #[schema(value_type = u8, maximum = 9)]
+    priority: FromTo<u8, 0, 9>,
 }
 
 /// Messages to be sent.
@@ -310,7 +311,6 @@ impl NewMessage {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
-        within("priority", self.priority.into(), 0, 9)?;
         within("delaySeconds", self.delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
@@ -326,7 +326,7 @@ impl NewMessage {
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
-        message.priority = self.priority;
+        message.priority = self.priority.0;
         message.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));
