@@ -9,6 +9,7 @@
 //! | [`Idempotency`] | the `Idempotency-Key` header | `invalid-header` |
 
 pub mod body;
+pub(crate) mod depth;
 pub mod idempotency;
 pub mod page;
 pub mod path;
@@ -16,8 +17,9 @@ mod percent;
 pub mod query;
 mod words;
 
-pub use body::{Json, RawBody};
 pub(crate) use body::{FromTo, parse, read_json};
+pub use body::{Json, RawBody};
+pub(crate) use depth::check_depth;
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
 pub(crate) use page::{NamesQuery, Page, PageQuery, not_of_this_list, page_by_name};

@@ -23,7 +23,7 @@ use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{FromTo, Idempotency, Json, Path, parse, read_json};
+use crate::extract::{FromTo, Idempotency, Json, Path, check_depth, parse, read_json};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
@@ -81,7 +81,7 @@ pub(super) fn routes(table: Routes) -> Routes {
 pub(super) struct NewMessage {
     /// In a batch: comes back with the result.
     pub(super) client_message_id: Option<String>,
-    /// Any JSON. It comes back as it is spelt here.
+    /// Any JSON, nested 100 levels deep at most. It comes back as it is spelt here.
     #[serde(deserialize_with = "deserialize_body")]
     #[schema(value_type = Object)]
     body: Body,
@@ -314,6 +314,9 @@ impl NewMessage {
         within("delaySeconds", self.delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
+        }
+        if let Body::Json(json) = &self.body {
+            check_depth("body", json.as_bytes())?;
         }
         let mut parcel = Parcel::new(self.body).traced(trace_id);
         for (name, value) in self.attributes {
