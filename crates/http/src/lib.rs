@@ -50,4 +50,4 @@ pub mod tls;
 pub use app::{App, Ctx, Edge, EdgeState, app};
 pub use problem::{Problem, ProblemKind};
 pub use route::{Access, Doc, Routes, doc};
-pub use server::{ServerOptions, listen, serve};
+pub use server::{Bound, ServerOptions, bind, listen, serve};

@@ -17,6 +17,7 @@ use http_edge::tls::{Tls, TlsError};
 use node::NodeConfig;
 use serde::Deserialize;
 
+use crate::listen::Listen;
 use crate::remote::Usage;
 
 /// The row store tells of every checkpoint and compaction; that is for finding its bugs.
@@ -36,9 +37,9 @@ pub(crate) struct ServeFlags {
     /// The folder that everything is kept in [default: ./stampede-data]
     #[arg(long, env = "STAMPEDE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where to listen [default: 127.0.0.1:7700]
+    /// Where to listen: an address, or a name like localhost:7700 [default: 127.0.0.1:7700]
     #[arg(long, env = "STAMPEDE_LISTEN", value_name = "ADDR:PORT")]
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     /// Shards of a new folder [default: one a core]; an old one keeps its number
     #[arg(long, env = "STAMPEDE_SHARDS", value_name = "N")]
     shards: Option<u16>,
@@ -96,7 +97,8 @@ enum Format {
 /// What it means.
 #[derive(Clone)]
 pub(crate) struct ServeConfig {
-    pub(crate) listen: SocketAddr,
+    /// The first of these that the machine has.
+    pub(crate) listen: Vec<SocketAddr>,
     pub(crate) dev: bool,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) log: LogOptions,
@@ -115,9 +117,11 @@ impl ServeFlags {
     fn understood(self) -> anyhow::Result<ServeConfig> {
         let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let flags = self.over(file);
-        let listen = flags.listen.unwrap_or_else(|| ([127, 0, 0, 1], 7700).into());
+        let listen = flags.listen.unwrap_or_default().addresses()?;
         let dev = flags.dev.unwrap_or(false);
-        http_edge::auth::check_dev_address(dev, listen)?;
+        for address in &listen {
+            http_edge::auth::check_dev_address(dev, *address)?;
+        }
         let tls = match (flags.tls_cert, flags.tls_key) {
             (Some(cert), Some(key)) => Some(Arc::new(load_tls(cert, key)?)),
             (None, None) => None,

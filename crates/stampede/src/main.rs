@@ -4,6 +4,7 @@
 mod check;
 mod config;
 mod dump;
+mod listen;
 mod queues;
 mod remote;
 mod serve;
@@ -16,7 +17,9 @@ mod work;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
@@ -63,7 +66,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parsed() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };
@@ -91,6 +94,21 @@ fn main() -> ExitCode {
     }
 }
 
+fn parsed() -> Result<Cli, clap::Error> {
+    let matches = without_empty_variables(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// A variable that is empty counts as not set: that is what `STAMPEDE_KEY= stampede …` means, and a
+/// compose file whose `${STAMPEDE_KEY}` is nothing.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty =
+        |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|v| v.is_empty());
+    command
+        .mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg })
+        .mut_subcommands(without_empty_variables)
+}
+
 /// Help and the version as they are; a mistake in one line.
 fn not_understood(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -106,8 +124,26 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     let what = text.split("\n\n").next().unwrap_or_default();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let words: Vec<_> = what.split_whitespace().collect();
-    eprintln!("stampede: {}; see --help", words.join(" "));
+    let near = near(error).map_or(";".to_owned(), |near| format!(": did you mean {near}?"));
+    eprintln!("stampede: {}{near} see --help", words.join(" "));
     ExitCode::from(2)
+}
+
+/// What there is and looks like what was written, most alike first.
+fn near(error: &clap::Error) -> Option<String> {
+    // Of values all are told anyway.
+    let names = match error.get(ContextKind::SuggestedSubcommand) {
+        None => error.get(ContextKind::SuggestedArg),
+        subcommands => subcommands,
+    };
+    match names? {
+        ContextValue::String(name) => Some(name.clone()),
+        // The most alike comes last.
+        ContextValue::Strings(names) if !names.is_empty() => {
+            Some(names.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" or "))
+        }
+        _ => None,
+    }
 }
 
 /// The error and its causes; a cause that is part of what was said already is not said again.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use http_edge::auth::Auth;
 use http_edge::telemetry::otlp::Tracer;
-use http_edge::{Edge, ServerOptions, telemetry};
+use http_edge::{Bound, Edge, ServerOptions, telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use node::{FolderError, Node, OnProgress, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{ServeConfig, ServeFlags};
+use crate::listen;
 use crate::remote::Usage;
 
 /// Replay that is over sooner needs no bar.
@@ -24,6 +25,7 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
     let mut config = flags.resolve()?;
     telemetry::logs::init(&config.log).map_err(|error| Usage(format!("--log: {error}")))?;
     telemetry::metrics::install();
+    let bound = listen::bind(&config.listen)?;
     let bars = MultiProgress::new();
     if std::io::stderr().is_terminal() {
         config.node.on_progress = progress(bars.clone());
@@ -34,7 +36,7 @@ pub(crate) fn run(flags: ServeFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(config, node))?;
+    runtime.block_on(serve(config, node, bound))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -54,16 +56,16 @@ fn not_started(error: StartError) -> anyhow::Error {
     }
 }
 
-async fn serve(config: ServeConfig, node: Node) -> anyhow::Result<()> {
+async fn serve(config: ServeConfig, node: Node, bound: Bound) -> anyhow::Result<()> {
     let tls = config.tls;
     let mut edge = Edge::new(node.clone());
     edge.auth = Auth::with_options(node.clone(), config.auth);
     edge.dev = config.dev;
     edge.tracer = config.otlp.map(Tracer::start);
-    let listener = http_edge::listen(config.listen).map_err(|error| {
-        anyhow!("cannot listen on {}: {error}; --listen names another", config.listen)
-    })?;
-    let address = listener.local_addr()?;
+    let address = bound.local_addr()?;
+    let listener = bound
+        .listen()
+        .map_err(|error| anyhow!("cannot listen on {address}: {error}; --listen names another"))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // After everything that can fail: a key that is made must be shown.
     let mut stdout = std::io::stdout();

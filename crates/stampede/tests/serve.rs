@@ -57,7 +57,9 @@ fn what_is_written_wrong_is_told_by_name_before_anything_is_made() {
         (&["--jwks", &keyless], "keys.json: "),
         (&["--archive", "s3://bucket"], "s3://bucket"),
         (&["--otlp", "ftp://host"], "--otlp ftp://host"),
-        (&["--listen", "nowhere"], "nowhere"),
+        (&["--listen", "nowhere"], "nowhere is not like 127.0.0.1:7700"),
+        (&["--listen", ":7700"], "localhost:7700"),
+        (&["--listen", "name.invalid:7700"], "--listen name.invalid:7700: name.invalid has no"),
         (&["--log", "=="], "--log"),
     ] {
         let data = dir.path().join("data");
@@ -146,9 +148,33 @@ fn exit_codes_are_in_the_help() {
 fn port_that_is_taken_is_told_with_the_flag_for_another() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let told = refused(folder().path(), &["--listen", &address], MET);
+    let dir = folder();
+    let data = dir.path().join("data");
+    let told = refused(&data, &["--listen", &address], MET);
     assert!(told.contains(&address) && told.contains("in use"), "{told}");
     assert!(told.contains("--listen"), "{told}");
+    assert!(!data.exists(), "nothing is made for a server that cannot start");
+}
+
+#[test]
+fn a_name_is_listened_on_wherever_it_is_written() {
+    let dir = folder();
+    let file = dir.path().join("stampede.toml");
+    std::fs::write(&file, "listen = \"localhost:0\"\nshards = 1\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for (options, variable) in [
+        (&["--listen", "localhost:0"][..], ""),
+        (&[], "localhost:0"),
+        // What is empty is not set.
+        (&["--config", file], ""),
+    ] {
+        let data = folder();
+        let mut command = stampede();
+        command.env("STAMPEDE_LISTEN", variable).env("STAMPEDE_SHARDS", "");
+        command.args(["serve", "--dev", "--data"]).arg(data.path()).args(options);
+        let server = Server::wait_for(&mut command);
+        assert!(server.address.starts_with("127.0.0.1:"), "{options:?}: {}", server.address);
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Bodies: bounded in size and in time, JSON or raw.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -8,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Visitor};
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 
@@ -82,6 +84,39 @@ pub(crate) fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
     from: D,
 ) -> Result<Given<T>, D::Error> {
     Option::deserialize(from).map(Some)
+}
+
+/// A whole number from `FROM` to `TO`. One that is not is told by these bounds, and not by those of
+/// the type that holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FromTo<T, const FROM: u64, const TO: u64>(pub(crate) T);
+
+impl<'de, T: TryFrom<u64>, const FROM: u64, const TO: u64> Deserialize<'de>
+    for FromTo<T, FROM, TO>
+{
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_u64(Bounds::<T, FROM, TO>(PhantomData)).map(FromTo)
+    }
+}
+
+struct Bounds<T, const FROM: u64, const TO: u64>(PhantomData<T>);
+
+impl<T: TryFrom<u64>, const FROM: u64, const TO: u64> Visitor<'_> for Bounds<T, FROM, TO> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {FROM} to {TO}")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        let fits = (FROM..=TO).contains(&number).then(|| T::try_from(number).ok()).flatten();
+        fits.ok_or_else(|| E::custom(format_args!("it must be from {FROM} to {TO}")))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        // What is negative is as far out as what is too large.
+        self.visit_u64(u64::try_from(number).unwrap_or(u64::MAX))
+    }
 }
 
 /// Reads JSON out of bytes, or says where it goes wrong.

@@ -10,6 +10,7 @@
 
 mod batch;
 pub mod body;
+pub(crate) mod depth;
 pub mod idempotency;
 pub mod page;
 pub mod path;
@@ -18,8 +19,9 @@ pub mod query;
 mod words;
 
 pub(crate) use batch::{BATCH_MAX, deserialize_batch};
+pub(crate) use body::{FromTo, parse, read_json};
 pub use body::{Json, RawBody};
-pub(crate) use body::{parse, read_json};
+pub(crate) use depth::check_depth;
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
 pub(crate) use page::{NamesQuery, Page, PageQuery, not_of_this_list, page_by_name};

@@ -16,6 +16,11 @@ pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof => format!("the body is not JSON: it ends too soon,{place}"),
         Category::Syntax | Category::Io => {
+            if what == "recursion limit exceeded" {
+                let what =
+                    if at.is_empty() { "the body".to_owned() } else { format!("at {at}: it") };
+                return format!("{what} is nested too deep,{place}");
+            }
             let at = if at.is_empty() { String::new() } else { format!("at {at}: ") };
             format!("{at}the body is not JSON: {what}{place}")
         }
@@ -190,6 +195,14 @@ mod tests {
             |text: &str| of_body("", &serde_json::from_str::<Thing>(text).expect_err("refused"));
         assert_eq!(said("{"), "the body is not JSON: it ends too soon, at line 1 column 1");
         assert_eq!(said("{\n x"), "the body is not JSON: key must be a string at line 2 column 2");
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_json_all_the_same() {
+        let deep = "[".repeat(1000);
+        let error = serde_json::from_str::<serde_json::Value>(&deep).expect_err("refused");
+        assert_eq!(of_body("", &error), "the body is nested too deep, at line 1 column 128");
+        assert!(of_body("filter", &error).starts_with("at filter: it is nested too deep, at"));
     }
 
     #[test]

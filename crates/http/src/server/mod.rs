@@ -76,18 +76,50 @@ impl Shared {
 /// told nothing and tries again a second later. The system's own bound (`net.core.somaxconn`) holds.
 const BACKLOG: u32 = 65_535;
 
-/// Listens, with room for a crowd.
+/// A port that is ours, and at which nobody is answered yet: whoever connects is refused, as by a
+/// server that is not there, and does not wait for one that still reads its log.
+#[derive(Debug)]
+pub struct Bound(TcpSocket);
+
+/// Takes a port. It needs no runtime, so it can be the first thing that is done.
 ///
 /// # Errors
 /// As the system says.
-pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub fn bind(address: SocketAddr) -> std::io::Result<Bound> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(Bound(socket))
+}
+
+impl Bound {
+    /// The address, with the port that the system chose where none was named.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Listens, with room for a crowd.
+    ///
+    /// # Errors
+    /// As the system says: that the port is taken after all, by another that took it in the same
+    /// moment.
+    pub fn listen(self) -> std::io::Result<TcpListener> {
+        self.0.listen(BACKLOG)
+    }
+}
+
+/// Takes a port, and listens.
+///
+/// # Errors
+/// As the system says.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    bind(address)?.listen()
 }
 
 /// Serves until `shutdown` resolves, then stops accepting and gives requests in flight

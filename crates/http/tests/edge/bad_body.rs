@@ -50,7 +50,7 @@ async fn bad_json_is_refused_with_the_place() {
         ("[]", "must be an object"),
         ("null", "the body must be an object, not null"),
         ("42", "the body must be an object, not the number 42"),
-        (&deep, "recursion limit"),
+        (&deep, "nested too deep"),
     ];
     for (body, part) in cases {
         let answer = server.post("/t/things", body).await;

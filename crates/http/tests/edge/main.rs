@@ -7,6 +7,7 @@ mod archive_away;
 mod bad_body;
 mod bad_head;
 mod batches;
+mod depth;
 mod hang_ups;
 mod harness;
 mod http2;

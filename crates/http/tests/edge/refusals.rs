@@ -234,6 +234,18 @@ async fn ranges_are_told_in_one_way() {
     let handle = "A".repeat(48);
     for (path, body, expect) in [
         ("jobs/messages", json!({"body": 1, "priority": 10}), "priority: it must be from 0 to 9"),
+        ("jobs/messages", json!({"body": 1, "priority": -1}), "priority: it must be from 0 to 9"),
+        ("jobs/messages", json!({"body": 1, "priority": 300}), "priority: it must be from 0 to 9"),
+        (
+            "jobs/messages",
+            json!({"body": 1, "priority": 5.5}),
+            "priority: it must be a whole number from 0 to 9, not the number 5.5",
+        ),
+        (
+            "jobs/messages:receive",
+            json!({"maxMessages": -1}),
+            "maxMessages: it must be from 1 to 100",
+        ),
         (
             "jobs/messages",
             json!({"body": 1, "delaySeconds": 400_000_000}),
@@ -269,13 +281,55 @@ async fn ranges_are_told_in_one_way() {
             json!({"maxMessagesPerSecond": 0}),
             "maxMessagesPerSecond: it must be from 1 to 100000",
         ),
+        (
+            "jobs:redrive",
+            json!({"maxMessagesPerSecond": -1}),
+            "maxMessagesPerSecond: it must be from 1 to 100000",
+        ),
         ("jobs:redrive", json!({"limit": 0}), "limit: it must be 1 or more"),
     ] {
         let answer = server.post(&format!("/v1/queues/{path}"), &body.to_string()).await;
         let detail = answer.problem(400, "invalid-body");
         assert_eq!(detail, format!("at {expect}"), "{path}");
     }
+    for count in [json!(0), json!(-1), json!(1_u64 << 40)] {
+        let change = json!({"maxReceiveCount": count, "deadLetterQueue": "dead"});
+        let detail = server.patch("jobs", change).await.problem(400, "invalid-body");
+        assert_eq!(detail, "at maxReceiveCount: it must be from 1 to 1000");
+    }
     let detail = server.get("/v1/queues?limit=0").await.problem(400, "invalid-parameter");
     assert_eq!(detail, "`limit` in the query: it must be from 1 to 1000");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_is_told_as_what_it_names() {
+    let (server, _) = Server::start_product(1).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    let (name, message) = (r#"{"name": "a b"}"#, r#"{"body": 1}"#);
+    for (path, body, what) in [
+        ("/v1/queues", name, "queue"),
+        ("/v1/queues/a%20b/messages", message, "queue"),
+        ("/v1/topics", name, "topic"),
+        ("/v1/topics/a%20b/messages", message, "topic"),
+        ("/v1/topics/a%20b/subscriptions", r#"{"name": "q"}"#, "topic"),
+        ("/v1/topics/news/subscriptions", name, "subscription"),
+        ("/v1/streams", name, "stream"),
+        ("/v1/streams/s/groups/a%20b:fetch", r#"{"member": "m"}"#, "group"),
+    ] {
+        let detail = server.post(path, body).await.problem(400, "invalid-parameter");
+        assert_eq!(detail, format!("a {what}'s name has 1 to 80 of A-Z a-z 0-9 . - _"), "{path}");
+    }
+    let deleted = server.send("DELETE", "/v1/topics/a%20b", "", "").await;
+    assert!(deleted.problem(400, "invalid-parameter").starts_with("a topic's name"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_backoff_needs_its_first_pause() {
+    let (server, _) = Server::start_product(1).await;
+    let queue = r#"{"name": "jobs", "retryBackoff": {"maxSeconds": 60}}"#;
+    let detail = server.post("/v1/queues", queue).await.problem(400, "invalid-body");
+    assert_eq!(detail, "at retryBackoff: missing field `baseSeconds`");
     server.stop().await;
 }

@@ -1,7 +1,7 @@
 //! `stampede queue send`.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) struct MessageFlags {
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     /// 0 to 9; higher goes first
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(0..=9))]
     priority: Option<u8>,
 }
 
@@ -98,18 +98,18 @@ impl MessageFlags {
         Ok(message)
     }
 
-    fn reads_stdin(&self) -> bool {
-        self.file.as_deref().is_none_or(|path| path.as_os_str() == "-")
+    /// The file to be read; stdin when there is none.
+    fn path(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
-    /// The file, or stdin.
     fn input(&self) -> anyhow::Result<Box<dyn Read + Send>> {
-        match self.file.as_deref() {
-            Some(path) if path.as_os_str() != "-" => {
+        match self.path() {
+            Some(path) => {
                 let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
                 Ok(Box::new(file))
             }
-            _ => Ok(Box::new(std::io::stdin())),
+            None => Ok(Box::new(std::io::stdin())),
         }
     }
 
@@ -126,10 +126,11 @@ impl MessageFlags {
         if self.file.is_none() && text.ends_with('\n') {
             text.pop();
         }
-        // Mostly the command before the pipe has failed, and nobody meant a message.
-        if text.is_empty() && self.reads_stdin() {
-            let why = "stdin is empty, so nothing was sent; \"\" as the body sends an empty text";
-            return Err(Usage(why.to_owned()).into());
+        // Mostly the command that was to write it has failed, and nobody meant a message.
+        if text.is_empty() {
+            let input = self.path().map_or("stdin".into(), Path::to_string_lossy);
+            let why = "is empty, so nothing was sent; \"\" as the body sends an empty text";
+            return Err(Usage(format!("{input} {why}")).into());
         }
         Ok(text)
     }

@@ -33,11 +33,11 @@ pub(crate) struct SettingsFlags {
     /// The first pause after a failure, which doubles with each; at once when not given
     #[arg(long, value_parser = duration, value_name = "TIME")]
     backoff: Option<Duration>,
-    /// The longest pause after a failure [default: 15m]
-    #[arg(long, value_parser = duration, value_name = "TIME", requires = "backoff")]
+    /// The longest pause after a failure; goes with --backoff [default: 15m]
+    #[arg(long, value_parser = duration, value_name = "TIME")]
     backoff_max: Option<Duration>,
-    /// Pauses are as long as they are told, not anything from half of it on
-    #[arg(long, requires = "backoff")]
+    /// Pauses are as long as they are told, not anything from half of it on; goes with --backoff
+    #[arg(long)]
     no_jitter: bool,
     /// How long a message sent twice is known, like 5m
     #[arg(long, value_parser = duration, value_name = "TIME")]
@@ -65,9 +65,14 @@ fn tag(text: &str) -> Result<(String, String), String> {
 }
 
 impl SettingsFlags {
-    fn settings(&self) -> QueueSettings {
+    fn settings(&self) -> Result<QueueSettings, Usage> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
-        QueueSettings {
+        // Not clap's `requires`: that holds nothing against `--no-backoff --backoff-max 60`.
+        if self.backoff.is_none() && (self.backoff_max.is_some() || self.no_jitter) {
+            let flag = if self.no_jitter { "--no-jitter" } else { "--backoff-max" };
+            return Err(Usage(format!("{flag} needs --backoff: the first pause after a failure")));
+        }
+        Ok(QueueSettings {
             retention_seconds: seconds(self.retention),
             default_visibility_timeout_seconds: seconds(self.visibility),
             delay_seconds: seconds(self.delay),
@@ -86,7 +91,7 @@ impl SettingsFlags {
             max_body_bytes: self.max_body_bytes,
             tags: (!self.tags.is_empty()).then(|| self.tags.iter().cloned().collect()),
             ..QueueSettings::default()
-        }
+        })
     }
 }
 
@@ -108,7 +113,7 @@ pub(crate) struct NewQueueFlags {
 
 impl NewQueueFlags {
     pub(crate) fn queue(&self, name: &str) -> Result<NewQueue, Usage> {
-        let mut settings = self.settings.settings();
+        let mut settings = self.settings.settings()?;
         settings.deduplicate_by_body = self.dedup_by_body.then_some(true);
         settings.large_bodies = self.large_bodies.then_some(true);
         let wrong = |what: &str| Err(Usage(what.to_owned()));
@@ -155,7 +160,7 @@ pub(super) struct UpdateFlags {
 
 impl UpdateFlags {
     pub(super) fn change(&self) -> Result<QueueUpdate, Usage> {
-        let mut settings = self.settings.settings();
+        let mut settings = self.settings.settings()?;
         settings.deduplicate_by_body = self.dedup_by_body;
         settings.large_bodies = self.large_bodies;
         let clears: &[(bool, &[Bound])] = &[

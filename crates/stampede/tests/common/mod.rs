@@ -47,6 +47,11 @@ impl Server {
         let mut command = stampede();
         command.envs(variables.iter().copied());
         command.args(["serve", "--listen", listen, "--data"]).arg(data).args(options);
+        Server::wait_for(&mut command)
+    }
+
+    /// Until it is ready.
+    pub(crate) fn wait_for(command: &mut Command) -> Server {
         let child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
         let mut server = Server { child, address: String::new(), admin_key: None };
         let stdout = server.child.stdout.take().expect("piped");

@@ -325,22 +325,27 @@ fn bodies_come_from_arguments_files_stdin_and_lines() {
 }
 
 #[test]
-fn an_empty_stdin_is_no_message_and_an_empty_argument_is_one() {
+fn an_empty_stdin_or_file_is_no_message_and_an_empty_argument_is_one() {
     let server = Server::start();
+    let file = server.folder.path().join("empty");
+    std::fs::write(&file, "").expect("written");
+    let file = file.to_str().expect("UTF-8");
     server.says(&["queue", "create", "jobs"]);
     server.says(&["topic", "create", "news"]);
     let send = ["queue", "send", "jobs"];
     let publish = ["topic", "publish", "news"];
-    for (arguments, input) in [
-        (&send[..], &b""[..]),
-        (&send, b"\n"),
-        (&["queue", "send", "jobs", "--file", "-"], b""),
-        (&publish, b""),
+    for (arguments, input, empty) in [
+        (&send[..], &b""[..], "stdin"),
+        (&send, b"\n", "stdin"),
+        (&["queue", "send", "jobs", "--file", "-"], b"", "stdin"),
+        (&["queue", "send", "jobs", "--file", file], b"", file),
+        (&["topic", "publish", "news", "--file", file], b"", file),
+        (&publish, b"", "stdin"),
     ] {
         let refused = server.fed(arguments, input);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("stdin is empty"), "{arguments:?}: {said}");
+        assert!(said.contains(&format!("{empty} is empty")), "{arguments:?}: {said}");
     }
     assert_eq!(server.counts("jobs"), [0, 0, 0]);
     server.says(&["queue", "send", "jobs", ""]);
@@ -392,6 +397,10 @@ fn a_key_is_needed_and_taken_from_the_environment() {
     let with = server.command(&["queue", "create", "jobs"]).env("STAMPEDE_KEY", &key).output();
     assert!(with.expect("it runs").status.success());
     assert!(server.says(&["queue", "ls", "--key", &key]).contains("jobs"));
+    let open = Server::start();
+    let empty = ["STAMPEDE_KEY", "STAMPEDE_TENANT", "STAMPEDE_CA_CERT"].map(|name| (name, ""));
+    let output = open.command(&["queue", "ls"]).envs(empty).output().expect("it runs");
+    assert!(output.status.success(), "an empty key is none: {}", text(&output.stderr));
 }
 
 #[test]
@@ -406,6 +415,19 @@ fn mistakes_are_told_in_one_line() {
         (&["queue", "send", "jobs", "x", "--delay", "soon"][..], 2, "30s, 5m"),
         (&["queue", "send", "jobs", "x", "--attribute", "k"][..], 2, "NAME=TEXT"),
         (&["queue", "send", "jobs", "x", "--priority", "10"][..], 2, "10"),
+        (&["queue", "send", "jobs", "x", "--priority", "-1"][..], 2, "-1 is not in 0..=9"),
+        (&["queue", "sned", "jobs", "x"][..], 2, "'sned': did you mean send? see --help"),
+        (&["queue", "ls", "--jsno"][..], 2, "'--jsno' found: did you mean --json? see --help"),
+        (&["quue", "ls"][..], 2, "'quue': did you mean queue? see --help"),
+        (&["queue", "create", "x", "--max-recieves", "3"][..], 2, "did you mean --max-receives?"),
+        (&["queue", "create", "x", "--backoff-max", "60"][..], 2, "--backoff-max needs --backoff"),
+        (&["queue", "update", "x", "--backoff-max", "60"][..], 2, "--backoff-max needs --backoff"),
+        (
+            &["queue", "update", "x", "--no-backoff", "--backoff-max", "60"][..],
+            2,
+            "--backoff-max needs --backoff",
+        ),
+        (&["topic", "subscribe", "t", "q", "--no-jitter"][..], 2, "--no-jitter needs --backoff"),
         (&["queue", "send", "jobs", "x", "--lines"][..], 2, "--lines"),
         (&["queue", "ls", "--server", "nowhere"][..], 2, "http://HOST:PORT"),
         (&["queue", "ls", "--key", "a\nb"][..], 2, "the key has"),

@@ -45,10 +45,15 @@ pub fn routes() -> Vec<Routes> {
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
+    check_name_of("queue", name)
+}
+
+/// As [`check_name`], of what has names like those of queues.
+fn check_name_of(what: &str, name: &str) -> Result<(), Problem> {
     if is_name(name) {
         return Ok(());
     }
-    let detail = format!("a queue's name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _");
+    let detail = format!("a {what}'s name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _");
     Err(ProblemKind::InvalidParameter.because(detail))
 }
 

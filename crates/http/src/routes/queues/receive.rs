@@ -14,7 +14,7 @@ use super::shown::MessageView;
 use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
-use crate::extract::{Cursor, Json, Limit, Path, Query, not_of_this_list};
+use crate::extract::{Cursor, FromTo, Json, Limit, Path, Query, not_of_this_list};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{self, Source, Whole};
 use crate::queues::service;
@@ -62,7 +62,8 @@ pub(super) fn routes(table: Routes) -> Routes {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ReceiveAsk {
     /// 1 to 100; 1 when not given.
-    max_messages: Option<u16>,
+    #[schema(value_type = Option<u16>)]
+    max_messages: Option<FromTo<u16, 1, { RECEIVE_MAX as u64 }>>,
     /// 0 to 20; the queue's own when not given.
     wait_seconds: Option<u64>,
     /// How long the leases last, 0 to 43200; the queue's own when not given.
@@ -97,11 +98,11 @@ impl IntoResponse for Received {
 
 impl ReceiveAsk {
     pub(super) fn new(max_messages: Option<u16>, wait_seconds: Option<u64>) -> ReceiveAsk {
+        let max_messages = max_messages.map(FromTo);
         ReceiveAsk { max_messages, wait_seconds, visibility_timeout_seconds: None }
     }
 
     fn check(&self) -> Result<(), Problem> {
-        within("maxMessages", self.max_messages.unwrap_or(1).into(), 1, RECEIVE_MAX.into())?;
         within("waitSeconds", self.wait_seconds.unwrap_or(0), 0, WAIT_SECONDS_MAX)?;
         let visibility = self.visibility_timeout_seconds.unwrap_or(0);
         within("visibilityTimeoutSeconds", visibility, 0, VISIBILITY_SECONDS_MAX).map(drop)
@@ -119,7 +120,7 @@ pub(super) async fn receive_from(
     ask.check()?;
     let receive = Receive {
         queue: name.clone(),
-        max: ask.max_messages.unwrap_or(1),
+        max: ask.max_messages.map_or(1, |max| max.0),
         visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds * 1000),
     };
     let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path, Query};
+use crate::extract::{FromTo, Idempotency, Json, Path, Query};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::{filter, redrive, redrive_id, service};
 use crate::route::{Routes, doc};
@@ -72,7 +72,8 @@ pub(super) struct RedriveAsk {
     /// When not given, each dead letter goes back to the queue it died in.
     target_queue: Option<String>,
     /// 1 to 100000; as fast as can be when not given.
-    max_messages_per_second: Option<u32>,
+    #[schema(value_type = Option<u32>)]
+    max_messages_per_second: Option<FromTo<u32, 1, 100_000>>,
     /// For each attribute a list of things, one of which must hold: a text, a number, a boolean,
     /// `{prefix}`, `{numeric: [">=", 1, "<", 5]}`, `{exists}`. A dead letter has `$originalQueue`,
     /// `$lastReason` and `$receiveCount` as well. The text "5" is not the number 5.
@@ -135,8 +136,6 @@ impl RedriveAsk {
         if let Some(target) = &self.target_queue {
             check_name(target)?;
         }
-        let rate = self.max_messages_per_second.unwrap_or(1);
-        within("maxMessagesPerSecond", rate.into(), 1, 100_000)?;
         within("limit", self.limit.unwrap_or(1), 1, u64::MAX)?;
         let filter = match self.filter.as_ref().map(filter::from_json) {
             Some(Err(why)) => return wrong(format!("at filter: {why}")),
@@ -146,7 +145,7 @@ impl RedriveAsk {
         Ok(StartRedrive {
             queue: queue.to_owned(),
             target: self.target_queue,
-            per_second: self.max_messages_per_second,
+            per_second: self.max_messages_per_second.map(|rate| rate.0),
             limit: self.limit,
             filter,
             dry_run: self.dry_run,

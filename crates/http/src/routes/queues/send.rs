@@ -20,7 +20,9 @@ use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Idempotency, Json, Path, deserialize_batch, parse, read_json};
+use crate::extract::{
+    FromTo, Idempotency, Json, Path, check_depth, deserialize_batch, parse, read_json,
+};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
@@ -76,7 +78,7 @@ pub(super) fn routes(table: Routes) -> Routes {
 pub(super) struct NewMessage {
     /// In a batch: comes back with the result.
     pub(super) client_message_id: Option<String>,
-    /// Any JSON. It comes back as it is spelt here.
+    /// Any JSON, nested 100 levels deep at most. It comes back as it is spelt here.
     #[serde(deserialize_with = "deserialize_body")]
     #[schema(value_type = Object)]
     body: Body,
@@ -92,7 +94,8 @@ pub(super) struct NewMessage {
     deduplication_key: Option<String>,
     /// 0 to 9; higher goes first, but a minute of waiting counts as one priority.
     #[serde(default)]
-    priority: u8,
+    #[schema(value_type = u8, maximum = 9)]
+    priority: FromTo<u8, 0, 9>,
 }
 
 /// Messages to be sent.
@@ -268,10 +271,12 @@ impl NewMessage {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
-        within("priority", self.priority.into(), 0, 9)?;
         within("delaySeconds", self.delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
+        }
+        if let Body::Json(json) = &self.body {
+            check_depth("body", json.as_bytes())?;
         }
         let mut parcel = Parcel::new(self.body).traced(trace_id);
         for (name, value) in self.attributes {
@@ -284,7 +289,7 @@ impl NewMessage {
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
-        message.priority = self.priority;
+        message.priority = self.priority.0;
         message.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::check_name;
+use crate::extract::FromTo;
 use crate::extract::body::{Given, given};
 use crate::problem::{Problem, ProblemKind, not_null, within};
 
@@ -53,7 +54,7 @@ pub(super) struct QueueChange {
     /// Receives after which a message is dead; goes with `deadLetterQueue`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
-    max_receive_count: Given<u32>,
+    max_receive_count: Given<FromTo<u32, 1, 1000>>,
     /// Where dead messages go, which is another queue; goes with `maxReceiveCount`. It is made when
     /// the first arrives, if it is not there.
     #[serde(default, deserialize_with = "given")]
@@ -163,10 +164,7 @@ impl QueueChange {
 
     fn apply_failures(&self, settings: &mut Settings) -> Result<(), Problem> {
         if let Some(count) = self.max_receive_count {
-            if let Some(count) = count {
-                within("maxReceiveCount", count.into(), 1, 1000)?;
-            }
-            settings.max_receive_count = count;
+            settings.max_receive_count = count.map(|count| count.0);
         }
         if let Some(name) = &self.dead_letter_queue {
             name.as_deref().map_or(Ok(()), check_name)?;

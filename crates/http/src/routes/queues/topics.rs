@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::batch::BatchResults;
 use super::define::NewQueue;
 use super::send::{BATCH_BODY_BYTES_MAX, Batch, NewMessage, NewMessages, good_of, trace_id};
-use super::{check_name, refused};
+use super::{check_name_of, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{Cursor, Idempotency, Json, Page, PageQuery, Path, Query, page_by_name};
@@ -156,7 +156,7 @@ async fn submit(
     idempotency: Option<IdempotencyKey>,
     command: &Command,
 ) -> Result<Reply, Problem> {
-    check_name(topic)?;
+    check_name_of("topic", topic)?;
     let place = queue::topic_place(caller.tenant, topic);
     match service::submit_at(edge, place, caller.tenant, idempotency, command).await? {
         Reply::Refused(refusal) => Err(refused(topic, refusal)),
@@ -189,7 +189,7 @@ fn shown(shard: u16, name: String, topic: Topic) -> TopicView {
 }
 
 async fn find(edge: &Edge, caller: &Caller, name: &str) -> Result<Topic, Problem> {
-    check_name(name)?;
+    check_name_of("topic", name)?;
     let row = queue::topic_row(caller.tenant, name);
     let place = queue::topic_place(caller.tenant, name);
     let view = edge.node.view_or_row(place, row).await?;
@@ -203,7 +203,7 @@ async fn create(
     body: Json<NewTopic>,
 ) -> Result<(StatusCode, Answer<TopicMade>), Problem> {
     let name = &body.value.name;
-    check_name(name)?;
+    check_name_of("topic", name)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     if let Err(full) = caller.check_room(true) {
         let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
@@ -273,6 +273,7 @@ async fn subscribe(
         Some(Ok(filter)) => Some(filter),
         None => None,
     };
+    check_name_of("subscription", queue.name())?;
     // The queue first: what is published meanwhile is not for it yet.
     let queue_id = queue.found_or_made(&edge, &caller).await?;
     let name = queue.name().to_owned();

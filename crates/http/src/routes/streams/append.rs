@@ -11,7 +11,9 @@ use utoipa::ToSchema;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{BATCH_MAX, Idempotency, Path, deserialize_batch, parse, read_json};
+use crate::extract::{
+    BATCH_MAX, Idempotency, Path, check_depth, deserialize_batch, parse, read_json,
+};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
 use crate::streams::append::{Missed, Placed, append};
@@ -58,7 +60,7 @@ fn spelt<'de, D: Deserializer<'de>>(json: D) -> Result<Bytes, D::Error> {
 struct RecordAsk {
     /// What it is about, 1 to 1024 bytes: records of a key are in one partition, in order.
     key: Option<String>,
-    /// Any JSON, up to 256 KiB. It comes back as it is spelt here.
+    /// Any JSON, up to 256 KiB, nested 100 levels deep at most. It comes back as it is spelt here.
     #[serde(deserialize_with = "spelt")]
     #[schema(value_type = Object)]
     value: Bytes,
@@ -121,6 +123,7 @@ impl RecordAsk {
                 .because(detail)
                 .with("limitBytes", VALUE_BYTES_MAX));
         }
+        check_depth("value", &self.value)?;
         Ok(NewRecord { key: self.key.map(Bytes::from), value: self.value })
     }
 }
