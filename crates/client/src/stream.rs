@@ -336,7 +336,7 @@ impl Stream {
     }
 
     /// What is before these offsets is done. Whose they are, and in which epoch they were fetched, is
-    /// checked if it is given.
+    /// checked if it is given; if not, whether the group was sought since its members last fetched.
     ///
     /// # Errors
     /// As [`Stream::commit`].

@@ -22,6 +22,7 @@ enum Fault {
     LaterOvertakes,
     KeysAreForgotten,
     StaleCommitsAreTaken,
+    CommitsWithoutEpochUndoSeeks,
     CommitsMoveBack,
     SeekKeepsTheEpoch,
     EpochsBeginAgain,
@@ -86,6 +87,13 @@ impl BrokenStreams {
     fn commit(&mut self, turn: &mut Turn<'_>, mut commit: Commit) -> Result<Bytes, Unreadable> {
         if self.fault == Fault::StaleCommitsAreTaken {
             commit.epoch = None;
+        }
+        if self.fault == Fault::CommitsWithoutEpochUndoSeeks && commit.epoch.is_none() {
+            // As if it was fetched just now.
+            let stream = streams::stream(turn.rows(), turn.tenant(), &commit.stream);
+            let key = stream.map(|s| streams::group_row(turn.tenant(), s.id, &commit.group));
+            let row = key.and_then(|key| turn.rows().get(&key));
+            commit.epoch = row.map(|row| streams::group(&row).epoch);
         }
         let reply = self.streams.apply(turn, &Command::Commit(commit.clone()).encode())?;
         if self.fault == Fault::CommitsMoveBack
@@ -235,6 +243,12 @@ fn a_key_that_is_forgotten_is_found() {
 #[test]
 fn a_stale_commit_that_is_taken_is_found() {
     check_found(broken!(Fault::StaleCommitsAreTaken), &["expected Refused(StaleMember"]);
+}
+
+#[test]
+fn a_commit_without_an_epoch_that_undoes_a_seek_is_found() {
+    let words = ["expected Refused(StaleMember"];
+    check_found(broken!(Fault::CommitsWithoutEpochUndoSeeks), &words);
 }
 
 #[test]

@@ -156,7 +156,8 @@ pub struct Commit {
     /// Who says so: must own each of the partitions. Nobody is asked when not given.
     pub member: Option<String>,
     /// The epoch in which the records were fetched: each of the partitions must have had its owner
-    /// then already.
+    /// then already. When not given, that of the member's last join; without a member, the owner of
+    /// each partition must have been told of the last seek.
     pub epoch: Option<u64>,
     /// The next offset of each partition. One that is behind what was committed changes nothing.
     pub offsets: BTreeMap<u16, u64>,
@@ -274,7 +275,8 @@ pub enum Refusal {
     Members,
     /// The group has members.
     GroupInUse,
-    /// The partition is not this member's, or was not in the epoch that is named.
+    /// The partition is not this member's, or was not in the epoch that is named, or that it was last
+    /// told.
     StaleMember {
         /// The present one.
         epoch: u64,

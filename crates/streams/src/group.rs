@@ -16,12 +16,12 @@ use crate::state::{
 };
 
 fn find_group(turn: &Turn<'_>, id: StreamId, group: &str) -> Option<GroupRow> {
-    turn.rows().get(&group_key(turn.tenant(), id, group)).map(|row| read(&row))
+    turn.rows().get(&group_key(turn.tenant(), id, group)).map(|row| GroupRow::decode(&row))
 }
 
 /// Keeps a group; whoever waits for it is to look again if its epoch is another.
 fn keep(turn: &mut Turn<'_>, id: StreamId, name: &str, group: &GroupRow, shown: bool) {
-    let row = Bytes::from(row(group));
+    let row = Bytes::from(group.encode());
     let key = group_key(turn.tenant(), id, name);
     turn.put(key.clone(), row.clone());
     if shown {
@@ -93,15 +93,17 @@ pub(crate) fn join(turn: &mut Turn<'_>, join: &Join) -> Reply {
     if new && group.owners.len() >= MEMBERS_MAX {
         return Reply::Refused(Refusal::Members);
     }
-    let seen = Seen { session_ms: join.session_ms, seen_ms: turn.now_ms() };
-    turn.put(member_key(tenant, id, &join.group, &join.member), row(&seen));
     let changed = new || group.partitions != stream.settings.partitions;
     if changed {
         group.owners.entry(join.member.clone()).or_default();
         rebalance(&mut group, &stream);
     }
+    let told = group.epoch;
+    let seen = Seen { session_ms: join.session_ms, seen_ms: turn.now_ms(), told };
+    turn.put(member_key(tenant, id, &join.group, &join.member), seen.encode());
+    let told_anew = std::mem::replace(&mut group.told, told) != told;
     let armed = arm(turn, &mut group, (&join.stream, id, &join.group), seen.lost_ms());
-    if changed || armed {
+    if changed || armed || told_anew {
         keep(turn, id, &join.group, &group, changed);
     }
     let owned = &group.owners[&join.member];
@@ -189,7 +191,7 @@ pub(crate) fn commit(turn: &mut Turn<'_>, commit: &Commit) -> Reply {
     if !has_all(&stream, &commit.offsets) {
         return Reply::Refused(Refusal::NoPartition);
     }
-    if !may_commit(&group, commit) {
+    if !may_commit(turn, stream.id, &group, commit) {
         return Reply::Refused(Refusal::StaleMember { epoch: group.epoch });
     }
     let tenant = turn.tenant();
@@ -207,23 +209,39 @@ pub(crate) fn commit(turn: &mut Turn<'_>, commit: &Commit) -> Reply {
 
 /// Whether every partition was the member's in the epoch that is named, and is still. Where nobody
 /// is owner, whether the group was not sent elsewhere since.
-fn may_commit(group: &GroupRow, commit: &Commit) -> bool {
+fn may_commit(turn: &Turn<'_>, id: StreamId, group: &GroupRow, commit: &Commit) -> bool {
     if commit.epoch.is_some_and(|epoch| epoch > group.epoch) {
         return false;
     }
-    let since = |partition: u16| match &commit.member {
-        Some(member) => owned_since(group.owners.get(member)?, partition),
-        None => {
-            let mut owned = group.owners.values();
-            owned.find_map(|owned| owned_since(owned, partition)).or(Some(group.sought))
-        }
+    let told = |member: &str| {
+        let row = turn.rows().get(&member_key(turn.tenant(), id, &commit.group, member));
+        row.map_or(0, |row| Seen::decode(&row).told)
     };
-    let may = |partition: u16| {
-        since(partition).is_some_and(|since| commit.epoch.is_none_or(|epoch| epoch >= since))
+    let Some(member) = &commit.member else { return may_commit_as_nobody(group, commit, told) };
+    let Some(owned) = group.owners.get(member) else { return false };
+    // Who names no epoch means what it was last told.
+    let epoch = commit.epoch.unwrap_or_else(|| told(member));
+    let may = |partition: u16| owned_since(owned, partition).is_some_and(|since| epoch >= since);
+    commit.offsets.keys().all(|partition| may(*partition))
+}
+
+/// As [`may_commit`], of whoever names no member. Without an epoch only a seek is in the way, until the
+/// owner has been told of it; where nobody is owner, until any member has.
+fn may_commit_as_nobody(group: &GroupRow, commit: &Commit, told: impl Fn(&str) -> u64) -> bool {
+    let mut owners = BTreeMap::new();
+    for (member, owned) in &group.owners {
+        let told = if commit.epoch.is_none() { told(member) } else { 0 };
+        owners.extend(owned.iter().map(|(partition, since)| (*partition, (*since, told))));
+    }
+    let may = |partition: &u16| match (owners.get(partition), commit.epoch) {
+        (Some((since, _)), Some(epoch)) => epoch >= *since,
+        (None, Some(epoch)) => epoch >= group.sought,
+        // What came to its owner later than the last seek was perhaps sought before that.
+        (Some((since, told)), None) => *told >= group.sought.min(*since),
+        // Where there never was a member, nothing was fetched before the seek.
+        (None, None) => group.told == 0 || group.told >= group.sought,
     };
-    let is_member = |member: &String| group.owners.contains_key(member);
-    commit.member.as_ref().is_none_or(is_member)
-        && commit.offsets.keys().all(|partition| may(*partition))
+    commit.offsets.keys().all(may)
 }
 
 fn owned_since(owned: &[(u16, u64)], partition: u16) -> Option<u64> {
@@ -292,7 +310,7 @@ pub(crate) fn delete_all(turn: &mut Turn<'_>, stream: &Stream) -> u64 {
     let mut last_epoch = stream.last_epoch;
     for (group_key, row) in &groups {
         let name = std::str::from_utf8(&group_key[prefix.len()..]).expect("put from a string");
-        let group: GroupRow = read(row);
+        let group = GroupRow::decode(row);
         last_epoch = last_epoch.max(group.epoch);
         forget(turn, stream.id, name, &group);
     }

@@ -25,7 +25,8 @@
 //!   are after it.
 //! - A partition of a group with members has exactly one owner; two members' counts differ by one at
 //!   most.
-//! - A commit never moves an offset back; a seek does, and makes commits of before it stale.
+//! - A commit never moves an offset back; a seek does, and makes commits of before it stale: those that
+//!   name an earlier epoch, and those that name none of a member who was not told of the seek.
 //!
 //! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `run.rs` how
 //! records lie in a run, `apply.rs` what is done to streams, `partition.rs` what is done to

@@ -295,7 +295,7 @@ pub fn group_row(tenant: TenantId, id: StreamId, group: &str) -> Vec<u8> {
 /// Reads the value of [`group_row`].
 #[must_use]
 pub fn group(value: &[u8]) -> Group {
-    let GroupRow { epoch, created_ms, partitions, owners, .. } = read(value);
+    let GroupRow { epoch, created_ms, partitions, owners, .. } = GroupRow::decode(value);
     Group { epoch, created_ms, partitions, owners }
 }
 
@@ -348,7 +348,7 @@ pub fn members(
 }
 
 fn member(row: &[u8]) -> Member {
-    let Seen { session_ms, seen_ms } = read(row);
+    let Seen { session_ms, seen_ms, .. } = Seen::decode(row);
     Member { seen_ms, session_ms }
 }
 
@@ -370,7 +370,8 @@ pub fn committed(
 }
 
 /// What a member has to do, when that can be told without a [`Join`](crate::Join): it was heard of
-/// lately, and its group knows all partitions. At the stream's home.
+/// lately, its group knows all partitions, and none of its own was sought, or came to it, since it last
+/// joined: a commit without an epoch counts as one of then. At the stream's home.
 #[must_use]
 pub fn standing(
     rows: &impl ReadRows,
@@ -387,6 +388,10 @@ pub fn standing(
         return None;
     }
     let owned = known.owners.get(member_name)?;
+    let told = Seen::decode(&seen).told;
+    if owned.iter().any(|(_, since)| *since > told) {
+        return None;
+    }
     Some(stand(rows, tenant, id, group_name, known.epoch, owned))
 }
 

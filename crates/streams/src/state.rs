@@ -4,7 +4,7 @@
 //!   kind  after machine, kind and tenant      value
 //!   'd'   name                                Stream: id, version, settings
 //!   'g'   stream, group                       Group: epoch, who owns what
-//!   'm'   stream, group, member               Seen: when a member was last heard of
+//!   'm'   stream, group, member               Seen: when a member was last heard of, and told
 //!   'o'   stream, group, partition            the next offset, as committed
 //!   'e'   nothing                             the last epoch of deleted streams
 //!   'p'   stream, partition                   Partition: start, next, retention
@@ -22,7 +22,7 @@
 use std::collections::BTreeMap;
 
 use bytes::BufMut;
-use kernel::codec::{read_versioned, versioned};
+use kernel::codec::{read_versioned, unpack, versioned, versioned_as};
 use kernel::machine::machine_key;
 use kernel::{TenantId, TimerId, Unreadable};
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,19 @@ pub(crate) struct GroupRow {
     pub(crate) owners: BTreeMap<String, Vec<(u16, u64)>>,
     /// Fires when the first member may be lost, or before.
     pub(crate) watch: Option<(u64, u64)>,
+    /// The last epoch that a member was told; 0 when there never was one.
+    pub(crate) told: u64,
+}
+
+impl GroupRow {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        versioned_as(2, self)
+    }
+
+    /// Reads a row of this machine's.
+    pub(crate) fn decode(row: &[u8]) -> GroupRow {
+        read_second("a group of a stream", row)
+    }
 }
 
 /// When a member was heard of.
@@ -102,9 +115,20 @@ pub(crate) struct GroupRow {
 pub(crate) struct Seen {
     pub(crate) session_ms: u64,
     pub(crate) seen_ms: u64,
+    /// The epoch that it was told then: it knows of no seek that is later.
+    pub(crate) told: u64,
 }
 
 impl Seen {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        versioned_as(2, self)
+    }
+
+    /// Reads a row of this machine's.
+    pub(crate) fn decode(row: &[u8]) -> Seen {
+        read_second("a member of a group", row)
+    }
+
     pub(crate) fn lost_ms(&self) -> u64 {
         self.seen_ms.saturating_add(self.session_ms)
     }
@@ -216,6 +240,17 @@ pub(crate) fn row<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn read<'a, T: Deserialize<'a>>(row: &'a [u8]) -> T {
     let read: Result<T, Unreadable> = read_versioned("a row of a stream", row);
     read.expect("rows are this machine's alone")
+}
+
+/// Reads a row of a kind whose second version has one number more, at its end. In the first nobody was
+/// told anything.
+fn read_second<T: for<'a> Deserialize<'a>>(what: &'static str, row: &[u8]) -> T {
+    let newest = match row {
+        [1, body @ ..] => &[body, &[0]].concat(),
+        [2, body @ ..] => body,
+        _ => panic!("{what} of a version that this binary is too old for"),
+    };
+    unpack(what, newest).expect("rows are this machine's alone")
 }
 
 pub(crate) fn timer(fields: (u64, u64)) -> TimerId {

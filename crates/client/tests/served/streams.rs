@@ -48,6 +48,9 @@ async fn streams_are_made_appended_to_and_read_in_groups() {
     let sought = stream.seek("g", &SeekTo::Latest).await.expect("sought");
     let stale = stream.commit("g", "w", &last).await.expect_err("it was sought since");
     assert!(stale.is("stale-member"), "{stale}");
+    let unknown = stream.commit_offsets("g", None, &sought.offsets).await;
+    assert!(unknown.expect_err("perhaps it is from before").is("stale-member"));
+    stream.fetch("g", &Fetch::new("w")).await.expect("from there");
     stream.commit_offsets("g", None, &sought.offsets).await.expect("nobody is asked");
     let group = stream.groups().await.expect("all").remove(0);
     assert_eq!((group.lag, group.members), (0, 1));

@@ -27,7 +27,7 @@ async fn members_share_partitions_and_who_lost_one_cannot_commit_it() {
     let refused = server.commit("s", "g", "a", &alone).await;
     refused.problem(409, "stale-member");
     assert_eq!(refused.json()["epoch"], joined["epoch"]);
-    // Without an epoch it is enough to own the partitions, and who never fetched owns none.
+    // Without an epoch that of its last fetch counts, and who never fetched owns none.
     let commit = async |member: &str, partition: &Value| {
         let offsets = json!({partition.to_string(): 0});
         let ask = json!({"member": member, "offsets": offsets}).to_string();
@@ -144,6 +144,52 @@ async fn a_group_goes_where_it_is_sent() {
     assert_eq!(server.look_at("/v1/streams/s/groups/new").await["epoch"], epoch);
     server.append("s", numbers(1)).await;
     assert_eq!(values(&server.fetch("s", "new", "m").await), [0]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_seek_is_not_undone_by_who_fetched_before_it() {
+    let (server, ahead_ms) = Server::start_product(2).await;
+    server.stream(json!({"name": "s", "partitions": 2})).await;
+    server.append("s", numbers(20)).await;
+    let commit = async |ask: Value| server.group("s", "g", "commit", ask).await;
+    let seek =
+        async |to: &str| Server::ok(&server.group("s", "g", "seek", json!({"to": to})).await, 200);
+    // Whoever says no more than how far it is may do so.
+    let got = server.fetch("s", "g", "m").await;
+    let plain = json!({"offsets": got["nextOffsets"]});
+    let by_name = json!({"member": "m", "offsets": got["nextOffsets"]});
+    Server::ok(&commit(by_name.clone()).await, 200);
+    Server::ok(&commit(plain.clone()).await, 200);
+    assert_eq!(server.lag("s", "g").await, 0);
+
+    let sought = seek("earliest").await;
+    for (late, said) in
+        [(&plain, "sought since it last fetched"), (&by_name, "was sought since it last fetched")]
+    {
+        let answer = commit(late.clone()).await;
+        let detail = answer.problem(409, "stale-member");
+        assert!(detail.contains(said), "{detail}");
+        assert_eq!(answer.json()["epoch"], sought["epoch"]);
+    }
+    assert_eq!(server.lag("s", "g").await, 20);
+    // It fetches from there, and commits as before.
+    let got = server.fetch("s", "g", "m").await;
+    assert_eq!((&got["epoch"], values(&got).len()), (&sought["epoch"], 20));
+    Server::ok(&commit(by_name).await, 200);
+    assert_eq!(server.lag("s", "g").await, 0);
+
+    // Nor by a member who was lost meanwhile.
+    seek("earliest").await;
+    server.fetch("s", "g", "m").await;
+    ahead_ms.fetch_add(31_000, Ordering::SeqCst);
+    let sought = seek("earliest").await;
+    commit(plain.clone()).await.problem(409, "stale-member");
+    assert_eq!(server.lag("s", "g").await, 20);
+    // Who has sought says so.
+    let own = json!({"epoch": sought["epoch"], "offsets": plain["offsets"]});
+    Server::ok(&commit(own).await, 200);
+    assert_eq!(server.lag("s", "g").await, 0);
     server.stop().await;
 }
 

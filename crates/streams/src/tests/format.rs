@@ -157,9 +157,17 @@ fn rows_have_their_bytes() {
         partitions: 3,
         owners: BTreeMap::from([("m".to_owned(), vec![(4, 5)])]),
         watch: Some((6, 7)),
+        told: 9,
     };
-    check(&row(&group), expect!["010108020301016d010405010607"]);
-    check(&row(&Seen { session_ms: 1, seen_ms: 300 }), expect!["0101ac02"]);
+    check(&group.encode(), expect!["020108020301016d01040501060709"]);
+    assert_eq!(GroupRow::decode(&group.encode()), group);
+    let seen = Seen { session_ms: 1, seen_ms: 300, told: 9 };
+    check(&seen.encode(), expect!["0201ac0209"]);
+    assert_eq!(Seen::decode(&seen.encode()), seen);
+    // The first versions, in which nobody was told anything.
+    let first = [1, 1, 8, 2, 3, 1, 1, b'm', 1, 4, 5, 1, 6, 7];
+    assert_eq!(GroupRow::decode(&first), GroupRow { told: 0, ..group });
+    assert_eq!(Seen::decode(&[1, 1, 0xac, 2]), Seen { told: 0, ..seen });
     check(&row(&300_u64), expect!["01ac02"]);
 }
 

@@ -211,14 +211,79 @@ fn where_nobody_is_owner_a_commit_of_before_a_seek_or_of_another_group_is_stale(
         assert_eq!(bench.commit_as(None, Some(before), &[(0, 6)]), stale(epoch(3)));
     }
     assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 3)]), done(&[(0, 3)]));
+    // Who fetched before the seek may not know of it, until somebody has fetched after it.
+    assert_eq!(bench.commit_as(None, None, &[(0, 4)]), stale(epoch(3)));
+    bench.join("ann");
+    bench.leave("ann");
     assert_eq!(bench.commit_as(None, None, &[(0, 4)]), done(&[(0, 4)]));
     // A group of that name that is made later knows nothing of this one.
     let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
     assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
     bench.join("ann");
     bench.leave("ann");
-    assert_eq!(bench.commit_as(None, Some(epoch(3)), &[(0, 6)]), stale(epoch(5)));
-    assert_eq!(bench.commit_as(None, Some(epoch(4)), &[(0, 1)]), done(&[(0, 1)]));
+    assert_eq!(bench.commit_as(None, Some(epoch(5)), &[(0, 6)]), stale(epoch(7)));
+    assert_eq!(bench.commit_as(None, Some(epoch(6)), &[(0, 1)]), done(&[(0, 1)]));
+}
+
+#[test]
+fn a_seek_is_not_undone_by_who_fetched_before_it_and_names_no_epoch() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    assert_eq!(bench.commit_as(Some("ann"), None, &[(0, 5), (1, 5)]), done(&[(0, 5), (1, 5)]));
+    bench.seek(&[(0, 2)]);
+    assert_eq!(bench.standing("ann"), None, "she is to be told of it");
+    for member in [Some("ann"), None] {
+        assert_eq!(bench.commit_as(member, None, &[(0, 6)]), stale(epoch(2)));
+        assert_eq!(bench.commit_as(member, None, &[(0, 6), (1, 6)]), stale(epoch(2)));
+        assert_eq!(bench.commit_as(member, None, &[(1, 6)]), done(&[(1, 6)]), "it stayed");
+    }
+    assert_eq!(bench.committed(), [(0, 2), (1, 6)]);
+    let told = bench.join("ann");
+    assert_eq!(bench.standing("ann"), Some(told));
+    assert_eq!(bench.commit_as(Some("ann"), None, &[(0, 3)]), done(&[(0, 3)]));
+    assert_eq!(bench.commit_as(None, None, &[(0, 4)]), done(&[(0, 4)]));
+}
+
+#[test]
+fn that_another_was_told_of_a_seek_does_not_help_who_was_not() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join("bob");
+    bench.seek(&[(0, 0), (1, 0)]);
+    bench.join("bob");
+    assert_eq!(bench.commit_as(None, None, &[(1, 1)]), done(&[(1, 1)]));
+    assert_eq!(bench.commit_as(None, None, &[(0, 9)]), stale(epoch(3)));
+    // Nor does it that the partition of who was told is hers now.
+    bench.leave("bob");
+    for partition in [0, 1] {
+        for member in [Some("ann"), None] {
+            assert_eq!(bench.commit_as(member, None, &[(partition, 9)]), stale(epoch(4)));
+        }
+    }
+    bench.join("ann");
+    assert_eq!(bench.commit_as(Some("ann"), None, &[(0, 1), (1, 2)]), done(&[(0, 1), (1, 2)]));
+}
+
+#[test]
+fn who_names_nothing_is_not_in_the_way_of_other_members() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join("bob");
+    bench.leave("bob");
+    // Nobody has sought, so whoever fetched it may have done it.
+    assert_eq!(bench.commit_as(None, None, &[(1, 3)]), done(&[(1, 3)]));
+    assert_eq!(bench.commit_as(Some("ann"), None, &[(1, 4)]), stale(epoch(3)));
+    bench.join("ann");
+    assert_eq!(bench.commit_as(Some("ann"), None, &[(1, 4)]), done(&[(1, 4)]));
+}
+
+#[test]
+fn a_group_that_never_had_members_is_sought_and_committed_by_whoever_keeps_order() {
+    let mut bench = bench(1);
+    for to in [5, 2] {
+        bench.seek(&[(0, to)]);
+        assert_eq!(bench.commit_as(None, None, &[(0, to + 1)]), done(&[(0, to + 1)]));
+    }
 }
 
 #[test]
@@ -268,7 +333,8 @@ fn new_partitions_are_dealt_out_when_a_member_is_next_heard_of() {
     assert_eq!(bench.standing("ann"), None, "there is something new to do");
     let ann = bench.join("ann");
     assert_eq!((ann.epoch, partitions(&ann)), (epoch(3), vec![0, 2, 3]));
-    let bob = bench.standing("bob").expect("heard of lately");
+    assert_eq!(bench.standing("bob"), None, "there is for bob, too");
+    let bob = bench.join("bob");
     assert_eq!((bob.epoch, partitions(&bob)), (epoch(3), vec![1, 4]));
 }
 

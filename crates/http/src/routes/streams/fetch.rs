@@ -65,8 +65,11 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("What is before these offsets is done")
                 .text(
                     "All of them or none. With `member` and `epoch`, as they were fetched, a member \
-                    that lost a partition meanwhile is refused; without, nobody is asked who owns \
-                    it. An offset behind the committed one changes nothing.",
+                    that lost a partition meanwhile is refused. Without `epoch`, that of the \
+                    member's last fetch counts. Without `member`, nobody is asked who owns it; but \
+                    where the group was sought since its owner last fetched, it is refused, unless \
+                    `epoch` is later than that. An offset behind the committed one changes nothing, \
+                    one past the end of its partition is refused.",
                 )
                 .scope("consume")
                 .body::<CommitAsk>()
@@ -103,8 +106,8 @@ pub(super) struct FetchAsk {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, u64>)]
     offsets: BTreeMap<u16, u64>,
-    /// That of the fetch which `offsets` are from; not without it. In a partition that the member has got since, or
-    /// that somebody has sought since, the committed offset counts.
+    /// That of the fetch which `offsets` are from; not without it. In a partition that the member has
+    /// got since, or that somebody has sought since, the committed offset counts.
     epoch: Option<u64>,
 }
 
@@ -165,6 +168,7 @@ pub(super) async fn fetch(
         (_, offsets) if offsets.is_empty() => None,
         (Some(epoch), offsets) => Some(Place { epoch, offsets }),
         (None, _) => {
+            // Read on from before a seek, records would come with an epoch of after it.
             let detail = "at epoch: `offsets` are from a fetch, whose epoch goes with them";
             return Err(ProblemKind::InvalidBody.because(detail));
         }
@@ -199,7 +203,8 @@ pub(super) async fn fetch(
 pub(super) struct CommitAsk {
     /// Who says so; must own the partitions. Nobody is asked when not given.
     member: Option<String>,
-    /// That of the fetch. When not given, it is enough that the partitions are the member's now.
+    /// That of the fetch. When not given, that of the member's last fetch: who fetches on before it
+    /// commits gives it.
     epoch: Option<u64>,
     /// The next offset of each partition: one more than that of the last record that is done.
     #[schema(value_type = BTreeMap<String, u64>)]
@@ -238,13 +243,19 @@ pub(super) async fn commit(
     if let Some((number, _, end)) = edge.node.read(beyond).await? {
         return Err(behind_end(number, end));
     }
+    let names_member = member.is_some();
     let commit = Commit { stream: name.clone(), group: group.clone(), member, epoch, offsets };
     match submit(&edge, tenant, &name, None, &Command::Commit(commit)).await? {
         Reply::Committed(offsets) => Ok(Answer(Committed { offsets })),
         Reply::Refused(Refusal::StaleMember { epoch: now }) if epoch.is_none() => {
-            Err(ProblemKind::StaleMember
-                .because("a partition is not this member's: it fetches before it commits")
-                .with("epoch", now))
+            let detail = if names_member {
+                "a partition is not this member's, or has come to it or was sought since it last \
+                 fetched: it fetches before it commits"
+            } else {
+                "the group was sought since it last fetched: it fetches before it commits, or names \
+                 the epoch"
+            };
+            Err(ProblemKind::StaleMember.because(detail).with("epoch", now))
         }
         Reply::Refused(refusal) => Err(group_refused(&name, &group, refusal)),
         other => unreachable!("a Commit is answered with {other:?}"),

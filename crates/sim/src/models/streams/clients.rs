@@ -128,14 +128,14 @@ impl StreamsSubject {
             }
         };
         let epoch = match random.below(12) {
-            0 => None,
-            1 => Some(heard.standing.epoch + 1),
-            2 => Some(heard.standing.epoch.saturating_sub(1)),
+            0..3 => None,
+            3 => Some(heard.standing.epoch + 1),
+            4 => Some(heard.standing.epoch.saturating_sub(1)),
             _ => Some(heard.standing.epoch),
         };
         let member = match random.below(12) {
-            0 => None,
-            1 => Some(random.pick(&MEMBERS).to_owned()),
+            0..2 => None,
+            2 => Some(random.pick(&MEMBERS).to_owned()),
             _ => Some(heard.member.clone()),
         };
         let (stream, group) = (name.1.clone(), heard.group.clone());

@@ -16,6 +16,8 @@ pub(super) struct Member {
     pub(super) name: String,
     pub(super) seen_ms: u64,
     pub(super) session_ms: u64,
+    /// The epoch that it was told then.
+    told: u64,
 }
 
 /// See the module.
@@ -26,6 +28,8 @@ pub(super) struct Group {
     pub(super) epoch: u64,
     /// No commit of an epoch before this one counts where nobody is owner.
     sought: u64,
+    /// The last epoch that any member was told.
+    told: Option<u64>,
     pub(super) members: Vec<Member>,
     /// The owner of each partition, and since which epoch; none while there are no members.
     pub(super) owners: Vec<Option<(String, u64)>>,
@@ -97,18 +101,29 @@ impl Group {
         Standing { epoch: self.epoch, owned: owned.collect() }
     }
 
+    fn told(&self, member: &str) -> Option<u64> {
+        self.members.iter().find(|known| known.name == member).map(|known| known.told)
+    }
+
     fn may_commit(&self, commit: &Commit) -> bool {
-        let in_time = |since: u64| commit.epoch.is_none_or(|epoch| since <= epoch);
         let may = |partition: &u16| {
             let owner = self.owners.get(usize::from(*partition)).and_then(Option::as_ref);
-            match (&commit.member, owner) {
-                (None, None) => in_time(self.sought),
-                (None, Some((_, since))) => in_time(*since),
-                (Some(_), None) => false,
-                (Some(member), Some((owner, since))) => member == owner && in_time(*since),
+            match (&commit.member, owner, commit.epoch) {
+                (None, None, Some(epoch)) => self.sought <= epoch,
+                (None, Some((_, since)), Some(epoch)) => *since <= epoch,
+                // Nobody who has fetched is without news of a seek, as far as one can tell.
+                (None, None, None) => self.told.is_none_or(|told| self.sought <= told),
+                (None, Some((owner, since)), None) => {
+                    let told = self.told(owner).expect("an owner is a member");
+                    self.sought <= told || *since <= told
+                }
+                (Some(_), None, _) => false,
+                (Some(member), Some((owner, since)), epoch) => {
+                    member == owner && epoch.or(self.told(member)).is_some_and(|at| *since <= at)
+                }
             }
         };
-        let is_there = |name: &String| self.members.iter().any(|member| member.name == *name);
+        let is_there = |name: &String| self.told(name).is_some();
         commit.epoch.is_none_or(|epoch| epoch <= self.epoch)
             && commit.member.as_ref().is_none_or(is_there)
             && commit.offsets.keys().all(may)
@@ -136,6 +151,7 @@ impl StreamsModel {
             created_ms: self.now_ms,
             epoch,
             sought: epoch + 1,
+            told: None,
             members: Vec::new(),
             owners: vec![None; usize::from(stream.settings.partitions)],
             offsets: BTreeMap::new(),
@@ -179,11 +195,14 @@ impl StreamsModel {
             group.members.remove(found);
         }
         let (name, session_ms) = (join.member.clone(), join.session_ms);
-        group.members.push(Member { name, seen_ms: now_ms, session_ms });
+        group.members.push(Member { name, seen_ms: now_ms, session_ms, told: 0 });
         let partitions = stream.settings.partitions;
         if found.is_none() || group.owners.len() != usize::from(partitions) {
             group.rebalance(partitions);
         }
+        let epoch = group.epoch;
+        group.members.last_mut().expect("just put there").told = epoch;
+        group.told = Some(epoch);
         let standing = group.standing(&join.member);
         self.ledger.borrow_mut().heard.push(Heard {
             name: stream.name.clone(),
