@@ -18,7 +18,7 @@ use kernel::rows::RowsReader;
 use kernel::{BaseError, Envelope, ShardId};
 use parking_lot::{Condvar, Mutex};
 use shard::{Answer, CheckpointJob, Machines, Opened, Request, Shard, SubmitError};
-use store::{FjallBase, StoreOptions};
+use store::{Breath, FjallBase, StoreOptions};
 use tokio::sync::oneshot;
 
 use crate::disk::SHARD_THREAD;
@@ -349,11 +349,9 @@ impl Runner {
         let inbox = Arc::clone(&self.inbox);
         std::thread::spawn(move || {
             give_way();
-            let worked_since = Mutex::new(Instant::now());
+            let breath = Mutex::new(Breath::default());
             let pace = || {
-                let mut since = worked_since.lock();
-                std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
-                *since = Instant::now();
+                breath.lock().breathe_for(|worked| (worked * REST_FACTOR).min(REST_MAX));
             };
             let result = job.run(&pace);
             inbox.note(Note::Checkpointed(job, result));

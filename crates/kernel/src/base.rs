@@ -61,8 +61,8 @@ pub trait Base: Send + Sync {
 
     /// Takes a layer and the index it stands for: all of it, durably, or nothing.
     ///
-    /// Runs on a background thread and may be slow. `pace` is called every few thousand rows, and
-    /// may block, so that a checkpoint can be slowed down when it would disturb the shard.
+    /// Runs on a background thread and may be slow. `pace` is called every few rows, and may
+    /// block, so that a checkpoint can be slowed down when it would disturb the shard.
     ///
     /// # Errors
     /// [`BaseError::Full`] when nothing was taken and a later try may succeed;

@@ -43,6 +43,21 @@ fn keys(rows: &Rows, scan: &Scan) -> Vec<String> {
 }
 
 #[test]
+fn a_layer_is_freed_row_by_row_with_a_word_after_each() {
+    let (_, mut rows) = rows();
+    let values: Vec<Bytes> = (0..5_u8).map(|number| Bytes::from(vec![number; 100])).collect();
+    for (number, value) in values.iter().enumerate() {
+        rows.put(format!("k{number}"), value.clone());
+    }
+    let layer = rows.freeze();
+    rows.thaw();
+    let layer = Arc::into_inner(layer).expect("nobody else reads it");
+    let mut held = Vec::new();
+    layer.free(|| held.push(values.iter().filter(|value| !value.is_unique()).count()));
+    assert_eq!(held, [4, 3, 2, 1, 0]);
+}
+
+#[test]
 fn what_is_new_and_deleted_between_checkpoints_leaves_no_trace() {
     let (_, mut rows) = rows();
     rows.put_new(&b"a"[..], &b"1"[..]);

@@ -9,14 +9,14 @@ use kernel::{BaseError, Layer, ShardId};
 use metrics::Histogram;
 use parking_lot::Mutex;
 use shard::CheckpointJob;
-use store::Breath;
+use store::{BREATH, Breath};
 
 use crate::inbox::Note;
 use crate::node::panic_text;
 use crate::runner::{NodeInbox, NodeNote};
 
 /// A checkpoint rests this many times as long as it works, unless it is waited for: on a machine
-/// whose cores are all busy serving, it may take a fifth of one.
+/// whose cores are all busy serving, it may take a fourth of one.
 const REST_FACTOR: u32 = 3;
 /// A rest is never so long that the overlay fills up meanwhile.
 const REST_MAX: Duration = Duration::from_millis(20);
@@ -31,8 +31,8 @@ pub(crate) fn give_way() {
     }
 }
 
-/// Runs a job on a thread of its own and leaves a note in the shard's inbox. It takes no rest while it
-/// is told to hurry.
+/// Runs a job on a thread of its own and leaves a note in the shard's inbox. While it is told to hurry it
+/// only takes breath.
 pub(crate) fn start(
     shard: ShardId,
     job: CheckpointJob,
@@ -43,13 +43,12 @@ pub(crate) fn start(
     let run = move || {
         give_way();
         let started = Instant::now();
-        let worked_since = Mutex::new(Instant::now());
+        let breath = Mutex::new(Breath::default());
         let pace = || {
-            let mut since = worked_since.lock();
-            if !hurry.load(Ordering::Relaxed) {
-                std::thread::sleep((since.elapsed() * REST_FACTOR).min(REST_MAX));
-            }
-            *since = Instant::now();
+            breath.lock().breathe_for(|worked| {
+                let rest = (worked * REST_FACTOR).min(REST_MAX);
+                if hurry.load(Ordering::Relaxed) { BREATH } else { rest }
+            });
         };
         // A panic in there must not leave the shard waiting for a word that never comes.
         let result = catch_unwind(AssertUnwindSafe(|| job.run(&pace))).unwrap_or_else(|panic| {

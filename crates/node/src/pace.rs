@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-/// Rows in memory from which on it is slower, and the checkpoint no longer gives way, where so many
+/// Rows in memory from which on it is slower, and the checkpoint only takes breath, where so many
 /// bytes are all there may be.
 pub(crate) fn slow_from(bytes_max: usize) -> usize {
     bytes_max / 2

@@ -14,6 +14,7 @@ mod streams;
 mod topics;
 mod work;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -99,11 +100,18 @@ fn parsed() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
+/// Where what is usual would do harm in silence: data in a folder that is thrown away, no TLS.
+const NEVER_EMPTY: [&str; 4] =
+    ["STAMPEDE_DATA", "STAMPEDE_CONFIG", "STAMPEDE_TLS_CERT", "STAMPEDE_TLS_KEY"];
+
 /// A variable that is empty counts as not set: that is what `STAMPEDE_KEY= stampede …` means, and a
-/// compose file whose `${STAMPEDE_KEY}` is nothing.
+/// compose file whose `${STAMPEDE_KEY}` is nothing. Some must not be.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
-    let is_empty =
-        |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|v| v.is_empty());
+    let may_be = |name: &OsStr| !NEVER_EMPTY.iter().any(|never| name == *never);
+    let is_empty = |arg: &Arg| {
+        let name = arg.get_env().filter(|name| may_be(name));
+        name.and_then(std::env::var_os).is_some_and(|value| value.is_empty())
+    };
     command
         .mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg })
         .mut_subcommands(without_empty_variables)

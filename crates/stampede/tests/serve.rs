@@ -178,6 +178,18 @@ fn a_name_is_listened_on_wherever_it_is_written() {
 }
 
 #[test]
+fn an_empty_variable_that_must_not_be_is_refused() {
+    for variable in ["STAMPEDE_DATA", "STAMPEDE_CONFIG", "STAMPEDE_TLS_CERT", "STAMPEDE_TLS_KEY"] {
+        let dir = folder();
+        let mut command = stampede();
+        command.current_dir(dir.path()).env("STAMPEDE_LISTEN", "127.0.0.1:0").env(variable, "");
+        let output = command.args(["serve", "--dev"]).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(WRITTEN), "{variable}: {}", text(&output.stderr));
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "{variable}");
+    }
+}
+
+#[test]
 fn folder_of_another_server_is_told_with_the_flag_for_another() {
     let dir = folder();
     let _server = Server::start(dir.path(), &["--dev"]);

@@ -11,7 +11,7 @@ use kernel::base::BaseIter;
 use kernel::{Base, BaseError, Index, Layer};
 use parking_lot::Mutex;
 
-use crate::breath::{Breath, Breathing};
+use crate::breath::Breathing;
 use crate::compact::{Compactor, Shared};
 use crate::create::{KEYSPACE, ensure_created};
 use crate::failure::failed;
@@ -22,8 +22,8 @@ use crate::space::{free_bytes, used_bytes};
 use crate::trickle::Trickle;
 use crate::views::{View, rows};
 
-/// How often [`Base::ingest`] calls `pace`.
-const ROWS_PER_PACE: usize = 4096;
+/// Rows between two calls of `pace`: some ten microseconds of work.
+const ROWS_PER_PACE: usize = 16;
 
 /// The rows of one shard on disk.
 ///
@@ -100,7 +100,6 @@ impl FjallBase {
         let mut trickle = Trickle::new(self.shared.tables()).map_err(|e| failed(DOING, e))?;
         let mut ingestion = self.shared.keyspace.start_ingestion().map_err(|e| failed(DOING, e))?;
         ingestion.write(APPLIED_KEY, through.0.to_be_bytes()).map_err(|e| failed(DOING, e))?;
-        let mut breath = Breath::default();
         for (number, change) in changes(layer, &view).enumerate() {
             let (key, value) = change?;
             assert!(is_machines(&key), "a machine's key begins with its number, which is not 0");
@@ -111,7 +110,6 @@ impl FjallBase {
             }
             .map_err(|e| failed(DOING, e))?;
             trickle.wrote(row_bytes).map_err(|e| failed(DOING, e))?;
-            breath.breathe();
             if number % ROWS_PER_PACE == ROWS_PER_PACE - 1 {
                 pace();
             }

@@ -33,7 +33,7 @@ mod trickle;
 mod views;
 
 pub use base::FjallBase;
-pub use breath::Breath;
+pub use breath::{BREATH, Breath};
 pub use failure::StoreFault;
 pub use options::StoreOptions;
 pub use space::used_bytes;

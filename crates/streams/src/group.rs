@@ -62,6 +62,8 @@ fn make(
         sought: epoch + 1,
         created_ms: turn.now_ms(),
         partitions: stream.settings.partitions,
+        // A group that was deleted may have had this name, and members who commit late.
+        told: u64::from(stream.last_epoch > stream.created_ms),
         ..GroupRow::default()
     })
 }
@@ -230,14 +232,13 @@ fn may_commit(turn: &Turn<'_>, id: StreamId, group: &GroupRow, commit: &Commit) 
 fn may_commit_as_nobody(group: &GroupRow, commit: &Commit, told: impl Fn(&str) -> u64) -> bool {
     let mut owners = BTreeMap::new();
     for (member, owned) in &group.owners {
-        let told = if commit.epoch.is_none() { told(member) } else { 0 };
-        owners.extend(owned.iter().map(|(partition, since)| (*partition, (*since, told))));
+        owners.extend(owned.iter().map(|(partition, since)| (*partition, (*since, member))));
     }
     let may = |partition: &u16| match (owners.get(partition), commit.epoch) {
         (Some((since, _)), Some(epoch)) => epoch >= *since,
         (None, Some(epoch)) => epoch >= group.sought,
         // What came to its owner later than the last seek was perhaps sought before that.
-        (Some((since, told)), None) => *told >= group.sought.min(*since),
+        (Some((since, member)), None) => told(member) >= group.sought.min(*since),
         // Where there never was a member, nothing was fetched before the seek.
         (None, None) => group.told == 0 || group.told >= group.sought,
     };

@@ -95,7 +95,8 @@ pub(crate) struct GroupRow {
     pub(crate) owners: BTreeMap<String, Vec<(u16, u64)>>,
     /// Fires when the first member may be lost, or before.
     pub(crate) watch: Option<(u64, u64)>,
-    /// The last epoch that a member was told; 0 when there never was one.
+    /// The last epoch that a member was told; 0 when there never was one, here or in a group of the stream
+    /// that was deleted.
     pub(crate) told: u64,
 }
 

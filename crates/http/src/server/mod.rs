@@ -76,8 +76,9 @@ impl Shared {
 /// told nothing and tries again a second later. The system's own bound (`net.core.somaxconn`) holds.
 const BACKLOG: u32 = 65_535;
 
-/// A port that is ours, and at which nobody is answered yet: whoever connects is refused, as by a
-/// server that is not there, and does not wait for one that still reads its log.
+/// A port that nobody listened on, and at which nobody is answered yet: whoever connects is refused, as by
+/// a server that is not there, and does not wait for one that still reads its log. Another server may take
+/// it as well until one of them listens.
 #[derive(Debug)]
 pub struct Bound(TcpSocket);
 
@@ -107,8 +108,7 @@ impl Bound {
     /// Listens, with room for a crowd.
     ///
     /// # Errors
-    /// As the system says: that the port is taken after all, by another that took it in the same
-    /// moment.
+    /// As the system says: that the port is taken after all, by another that listened first.
     pub fn listen(self) -> std::io::Result<TcpListener> {
         self.0.listen(BACKLOG)
     }

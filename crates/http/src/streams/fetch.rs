@@ -9,7 +9,7 @@ use node::Node;
 use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
 use tokio::time::Instant;
 
-use super::{anywhere, find, submit};
+use super::{anywhere, find, partition, submit};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -37,12 +37,17 @@ pub(crate) struct Place {
 }
 
 impl Fetch {
-    /// Where to read in a partition. What was known before the partition changed hands, or before a
-    /// seek, is no place to go on from.
-    fn position(&self, owned: &Owned) -> u64 {
-        let own = self.place.as_ref().filter(|place| place.epoch >= owned.since);
-        let own = own.and_then(|place| place.offsets.get(&owned.partition).copied());
-        own.or(owned.committed).unwrap_or(0)
+    /// Where the member says that it is in a partition. What was known before the partition changed hands,
+    /// or before a seek, is no place to go on from, nor is what will be known.
+    fn own(&self, standing: &Standing, owned: &Owned) -> Option<u64> {
+        let place = self.place.as_ref()?;
+        let is_good = (owned.since..=standing.epoch).contains(&place.epoch);
+        place.offsets.get(&owned.partition).copied().filter(|_| is_good)
+    }
+
+    /// Where to read in a partition.
+    fn position(&self, standing: &Standing, owned: &Owned) -> u64 {
+        self.own(standing, owned).or(owned.committed).unwrap_or(0)
     }
 }
 
@@ -132,16 +137,30 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
         Some(standing) => standing,
         None => join(edge, caller, &stream, fetch).await?,
     };
-    let from = standing.owned.iter().map(|owned| (owned.partition, fetch.position(owned)));
+    let owned = standing.owned.iter();
+    let own = |owned: &Owned| Some((owned.partition, fetch.own(&standing, owned)?));
+    let own: Vec<(u16, u64)> = owned.clone().filter_map(own).collect();
+    let from = owned.map(|owned| (owned.partition, fetch.position(&standing, owned)));
     let mut from: Vec<(u16, u64)> = from.collect();
     // Nobody's first partition is always read first: the others would have to wait for it.
     let first = anywhere(edge) % (from.len() as u64).max(1);
     from.rotate_left(usize::try_from(first).expect("less than there are"));
     let (id, max_records) = (stream.id, fetch.max_records);
-    let records = move || read(&node, tenant, id, &from, max_records);
-    let records = edge.node.read(records).await?;
-    let records = records.map_err(|(partition, end)| NoFetch::BehindEnd(partition, end))?;
-    Ok(Got { standing, records, stream })
+    let records = move || {
+        behind_end(&node, tenant, id, &own).map_or_else(
+            || Ok(read(&node, tenant, id, &from, max_records)),
+            |(partition, end)| Err(NoFetch::BehindEnd(partition, end)),
+        )
+    };
+    match edge.node.read(records).await? {
+        Ok(records) => Ok(Got { standing, records, stream }),
+        Err(behind_end) => {
+            // Of a stream that was deleted meanwhile there is no end.
+            let now = find(edge, tenant, &fetch.stream).await?;
+            let is_there = now.is_some_and(|now| now.id == id);
+            Err(if is_there { behind_end } else { NoFetch::Refused(streams::Refusal::NoStream) })
+        }
+    }
 }
 
 /// Says that the member takes part.
@@ -171,17 +190,28 @@ async fn join(
     }
 }
 
+/// A partition whose offset is not there yet, with its end: who read on from there would leave out what
+/// comes before it. Blocks.
+fn behind_end(
+    node: &Node,
+    tenant: TenantId,
+    id: streams::StreamId,
+    own: &[(u16, u64)],
+) -> Option<(u16, u64)> {
+    own.iter().find_map(|&(number, offset)| {
+        let end = partition(node, tenant, id, number).next;
+        (offset > end).then_some((number, end))
+    })
+}
+
 /// Records of these partitions, each from its offset on, until there are enough. Blocks.
-///
-/// # Errors
-/// A partition whose offset is not there yet, with its end: what comes before it would be left out.
 fn read(
     node: &Node,
     tenant: TenantId,
     id: streams::StreamId,
     from: &[(u16, u64)],
     max_records: usize,
-) -> Result<Vec<(u16, Record)>, (u16, u64)> {
+) -> Vec<(u16, Record)> {
     let mut found = Vec::new();
     let mut bytes = 0;
     for &(partition, offset) in from {
@@ -191,15 +221,12 @@ fn read(
         let rows = node.rows(streams::partition_place(tenant, id, partition));
         let left = (max_records - found.len(), FETCH_BYTES - bytes);
         let fetched = streams::fetch(&rows, tenant, id, partition, offset, left);
-        if offset > fetched.info.next {
-            return Err((partition, fetched.info.next));
-        }
         for record in fetched.records {
             bytes += record.value.len() + record.key.as_ref().map_or(0, Bytes::len);
             found.push((partition, record));
         }
     }
-    Ok(found)
+    found
 }
 
 #[cfg(test)]
@@ -216,12 +243,16 @@ mod tests {
             session: Duration::from_secs(30),
             place: Some(Place { epoch: 5, offsets: BTreeMap::from([(1, 70)]) }),
         };
+        let standing = Standing { epoch: 6, owned: Vec::new() };
         let owned = |partition, since| Owned { partition, since, committed: Some(40) };
-        assert_eq!(fetch.position(&owned(1, 5)), 70);
-        assert_eq!(fetch.position(&owned(1, 6)), 40, "it was somebody else's meanwhile");
-        assert_eq!(fetch.position(&owned(2, 1)), 40, "nothing is said of it");
-        assert_eq!(fetch.position(&Owned { partition: 2, since: 1, committed: None }), 0);
+        assert_eq!(fetch.position(&standing, &owned(1, 5)), 70);
+        assert_eq!(fetch.position(&standing, &owned(1, 6)), 40, "it was somebody else's meanwhile");
+        assert_eq!(fetch.position(&standing, &owned(2, 1)), 40, "nothing is said of it");
+        let nothing_done = Owned { partition: 2, since: 1, committed: None };
+        assert_eq!(fetch.position(&standing, &nothing_done), 0);
+        let earlier = Standing { epoch: 4, owned: Vec::new() };
+        assert_eq!(fetch.position(&earlier, &owned(1, 1)), 40, "there was no such epoch yet");
         fetch.place = None;
-        assert_eq!(fetch.position(&owned(1, 5)), 40, "nothing is said of any");
+        assert_eq!(fetch.position(&standing, &owned(1, 5)), 40, "nothing is said of any");
     }
 }

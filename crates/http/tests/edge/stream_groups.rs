@@ -165,7 +165,7 @@ async fn a_seek_is_not_undone_by_who_fetched_before_it() {
 
     let sought = seek("earliest").await;
     for (late, said) in
-        [(&plain, "sought since it last fetched"), (&by_name, "was sought since it last fetched")]
+        [(&plain, "the group was sought since"), (&by_name, "is not this member's, or")]
     {
         let answer = commit(late.clone()).await;
         let detail = answer.problem(409, "stale-member");

@@ -226,6 +226,20 @@ fn where_nobody_is_owner_a_commit_of_before_a_seek_or_of_another_group_is_stale(
 }
 
 #[test]
+fn a_seek_that_makes_a_group_anew_is_not_undone_by_who_was_in_the_one_before() {
+    let mut bench = bench(1);
+    bench.join("ann");
+    bench.leave("ann");
+    let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
+    assert_eq!(bench.apply(&delete), Reply::GroupDeleted);
+    bench.seek(&[(0, 2)]);
+    assert!(matches!(
+        bench.commit_as(None, None, &[(0, 6)]),
+        Reply::Refused(Refusal::StaleMember { .. })
+    ));
+}
+
+#[test]
 fn a_seek_is_not_undone_by_who_fetched_before_it_and_names_no_epoch() {
     let mut bench = bench(2);
     bench.join("ann");

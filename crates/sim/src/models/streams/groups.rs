@@ -151,7 +151,8 @@ impl StreamsModel {
             created_ms: self.now_ms,
             epoch,
             sought: epoch + 1,
-            told: None,
+            // Who was in a group that is gone may have been in one of this name.
+            told: (stream.last_epoch > stream.created_ms).then_some(0),
             members: Vec::new(),
             owners: vec![None; usize::from(stream.settings.partitions)],
             offsets: BTreeMap::new(),
