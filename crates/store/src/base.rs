@@ -49,7 +49,7 @@ impl FjallBase {
     pub fn open(dir: &Path, options: StoreOptions) -> Result<FjallBase, BaseError> {
         const DOING: &str = "opening the store";
         assert!(
-            (LEVEL0_MERGED_AT + 1..255).contains(&options.level0_runs_max),
+            (usize::from(LEVEL0_MERGED_AT) + 1..255).contains(&options.level0_runs_max),
             "more than starts a merge, and the manifest counts runs in a byte"
         );
         ensure_created(dir)?;

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_merge_breathes_and_keeps_every_row() {
         // The first runs may only be moved down.
-        const RUNS: usize = 3 * LEVEL0_MERGED_AT;
+        const RUNS: usize = 3 * LEVEL0_MERGED_AT as usize;
         const OWN: usize = 3000;
         let folder = tempfile::tempdir().expect("a folder");
         let base = Arc::new(FjallBase::open(folder.path(), StoreOptions::default()).expect("open"));
@@ -135,7 +135,7 @@ mod tests {
             base.ingest(&rows.freeze(), Index(run as u64), &|| {}).expect("taken");
             rows.thaw();
         }
-        while base.level0_runs() >= LEVEL0_MERGED_AT {
+        while base.level0_runs() >= usize::from(LEVEL0_MERGED_AT) {
             std::thread::yield_now();
         }
         assert!(BREATHS.load(Ordering::Relaxed) > 0, "a merge takes longer than it may work");

@@ -10,7 +10,7 @@ use kernel::BaseError;
 use parking_lot::{Condvar, Mutex};
 
 use crate::failure::{StoreFault, failed, is_full};
-use crate::options::StoreOptions;
+use crate::options::{StoreOptions, merging};
 use crate::space::free_bytes;
 use crate::trickle::Trickle;
 use crate::views::Views;
@@ -140,7 +140,7 @@ impl Shared {
             return Err(BaseError::Full { wanted_bytes: merge_bytes, free_bytes });
         }
         let before = tree.current_version().id();
-        let strategy = self.keyspace.config.compaction_strategy.clone();
+        let strategy = Arc::new(merging());
         let trickle = Trickle::new(self.tables()).map_err(|e| failed(DOING, e))?;
         let merge = || tree.compact(strategy, self.views.oldest(&self.db));
         let (merged, synced) = trickle.beside(merge);

@@ -1,5 +1,6 @@
 //! What can be chosen when a store is opened.
 
+use fjall::compaction::Leveled;
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     PartitioningPolicy, PinningPolicy,
@@ -17,7 +18,7 @@ pub struct StoreOptions {
     pub open_files_max: usize,
     /// Room that a checkpoint must leave on the file system, for compaction and for the log.
     pub reserve_bytes: u64,
-    /// Runs in level 0 at which a checkpoint waits for compaction: 5 to 254.
+    /// Runs in level 0 at which a checkpoint waits for compaction: 9 to 254.
     pub level0_runs_max: usize,
 }
 
@@ -27,13 +28,23 @@ impl Default for StoreOptions {
             cache_bytes: 64 * MIB,
             open_files_max: 128,
             reserve_bytes: 64 * MIB,
-            level0_runs_max: 12,
+            level0_runs_max: 20,
         }
     }
 }
 
 /// Tables in level 0 at which compaction merges them into the next level.
-pub(crate) const LEVEL0_MERGED_AT: usize = 4;
+pub(crate) const LEVEL0_MERGED_AT: u8 = 8;
+
+/// Bytes of a table. Level 1 holds [`LEVEL0_MERGED_AT`] of them before they move on, and is written
+/// anew whenever level 0 is merged into it, because a checkpoint has some of all kinds of rows: the
+/// smaller it is beside what is merged into it, the less is written twice.
+const TABLE_BYTES: u64 = 16 * MIB;
+
+/// How tables are merged. Not kept with the keyspace: a change is in force when a store is opened.
+pub(crate) fn merging() -> Leveled {
+    Leveled::default().with_l0_threshold(LEVEL0_MERGED_AT).with_table_target_size(TABLE_BYTES)
+}
 
 /// Bytes of a data block before compression. A row of 200 bytes is found by reading this much.
 const BLOCK_BYTES: u32 = 8 * 1024;
