@@ -12,14 +12,14 @@ use streams::{Command, Commit, Refusal, Reply};
 use utoipa::ToSchema;
 
 use super::shown::{RecordView, next_offsets, with_records};
-use super::{check_member, check_name, check_partitions, find_with_group, group_refused};
+use super::{check_member, check_name, check_partitions, find_with_group, group_refused, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
 use crate::streams::fetch::{Fetch, NoFetch, Place, fetch as fetch_records};
-use crate::streams::{partition, submit};
+use crate::streams::{is_still, partition, submit};
 
 /// Records of one fetch.
 const RECORDS_MAX: u64 = 1000;
@@ -232,7 +232,8 @@ pub(super) async fn commit(
         return Err(ProblemKind::InvalidBody.because("at offsets: there is one at least"));
     }
     check_partitions(&definition, &offsets)?;
-    // What is not there yet cannot be done. The end only grows, so this holds when it is committed.
+    // What is not there yet cannot be done. The end only grows, so this holds when it is committed, in
+    // the stream that was looked at: the command names it.
     let (node, tenant, id) = (edge.node.clone(), caller.tenant, definition.id);
     let asked = offsets.clone();
     let beyond = move || {
@@ -241,10 +242,13 @@ pub(super) async fn commit(
         ends.into_iter().find(|(_, offset, end)| offset > end)
     };
     if let Some((number, _, end)) = edge.node.read(beyond).await? {
-        return Err(behind_end(number, end));
+        // Of a stream that was deleted meanwhile there is no end.
+        let is_there = is_still(&edge, tenant, &name, id).await?;
+        return Err(if is_there { behind_end(number, end) } else { refused(&name, Refusal::Gone) });
     }
     let names_member = member.is_some();
-    let commit = Commit { stream: name.clone(), group: group.clone(), member, epoch, offsets };
+    let (stream, id) = (name.clone(), Some(id));
+    let commit = Commit { stream, group: group.clone(), member, epoch, offsets, id };
     match submit(&edge, tenant, &name, None, &Command::Commit(commit)).await? {
         Reply::Committed(offsets) => Ok(Answer(Committed { offsets })),
         Reply::Refused(Refusal::StaleMember { epoch: now }) if epoch.is_none() => {
