@@ -19,6 +19,7 @@ use super::batch::BatchResults;
 use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
+use crate::aside::by_bytes;
 use crate::auth::Caller;
 use crate::extract::{
     FromTo, Idempotency, Json, Path, check_depth, deserialize_batch, parse, read_json,
@@ -214,7 +215,8 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
     }
 }
 
-/// The parcel and the rest of a message, checked against its queue.
+/// The parcel and the rest of a message, checked against its queue. Hashes the body, if that stands for its
+/// deduplication key.
 pub(super) fn packed(
     settings: &Settings,
     parcel: Parcel,
@@ -341,7 +343,9 @@ pub(super) async fn one(
         let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
         return Err(ProblemKind::InvalidBody.because(detail));
     }
-    let message = body.value.packed(&definition, trace_id(&headers))?;
+    let (message, trace_id) = (body.value, trace_id(&headers));
+    let pack = move || message.packed(&definition, trace_id);
+    let message = by_bytes(body.raw.len(), pack).await?;
     let key = idempotency.with(caller.tenant, &body.raw);
     send_one(&edge, &caller, &name, key, message).await
 }
@@ -356,8 +360,11 @@ pub(super) async fn batch(
 ) -> Result<Answer<BatchResults<MessageSent>>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
     let trace_id = trace_id(&headers);
-    let packed = batch.messages.into_iter().map(|message| message?.packed(&definition, trace_id));
-    let packed: Vec<_> = packed.collect();
+    let messages = batch.messages;
+    let pack = move || -> Vec<_> {
+        messages.into_iter().map(|message| message?.packed(&definition, trace_id)).collect()
+    };
+    let packed = by_bytes(batch.raw.len(), pack).await;
     let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &batch.raw);
     let place = queue::place(caller.tenant, &name);
