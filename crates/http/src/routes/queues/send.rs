@@ -22,7 +22,8 @@ use crate::app::{Ctx, EdgeState};
 use crate::aside::by_bytes;
 use crate::auth::Caller;
 use crate::extract::{
-    FromTo, Idempotency, Json, Path, check_depth, deserialize_batch, parse, read_json,
+    FromTo, Idempotency, Json, Path, Unread, check_depth, deserialize_batch, parse, read_batch,
+    read_json,
 };
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
@@ -137,36 +138,22 @@ impl FromRequest<Ctx> for Batch {
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Batch, Problem> {
         let raw = read_json(request, ctx).await?;
-        let messages = match parse::<NewMessages>(&raw) {
-            Ok(all) => all.messages.into_iter().map(Ok).collect(),
-            Err(_) => read_one_by_one(&raw)?,
-        };
+        let of_whole = |whole: NewMessages| whole.messages;
+        let of_loose = |loose: LooseMessages| loose.messages;
+        let messages = read_batch(&raw, of_whole, of_loose)?;
         let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
         Ok(Batch { messages, client_message_ids, raw })
     }
 }
 
-type Unread = (Option<String>, Problem);
-
-/// Only who sends something wrong pays for reading it twice.
-///
-/// # Errors
-/// What is wrong with all of it: it is no list of messages, or one of too many or none.
-#[cold]
-fn read_one_by_one(raw: &[u8]) -> Result<Vec<Result<NewMessage, Unread>>, Problem> {
-    let loose: LooseMessages = parse(raw)?;
-    let one = |message: Box<RawValue>| {
-        let message = message.get().as_bytes();
-        let name = || parse::<Named>(message).unwrap_or_default().client_message_id;
-        parse(message).map_err(|problem| (name(), problem))
-    };
-    Ok(loose.messages.into_iter().map(one).collect())
-}
-
+/// What its sender calls a message, whatever is wrong with the rest of it.
 fn named(message: Result<NewMessage, Unread>) -> (Option<String>, Result<NewMessage, Problem>) {
     match message {
         Ok(mut message) => (message.client_message_id.take(), Ok(message)),
-        Err((name, problem)) => (name, Err(problem)),
+        Err(Unread { element, problem }) => {
+            let named: Named = parse(element.get().as_bytes()).unwrap_or_default();
+            (named.client_message_id, Err(problem))
+        }
     }
 }
 
