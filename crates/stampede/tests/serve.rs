@@ -184,9 +184,29 @@ fn an_empty_variable_that_must_not_be_is_refused() {
         let mut command = stampede();
         command.current_dir(dir.path()).env("STAMPEDE_LISTEN", "127.0.0.1:0").env(variable, "");
         let output = command.args(["serve", "--dev"]).output().expect("the binary runs");
-        assert_eq!(output.status.code(), Some(WRITTEN), "{variable}: {}", text(&output.stderr));
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(WRITTEN), "{variable}: {told}");
+        // Not its flag, which nobody wrote.
+        assert!(
+            told.contains(&format!("{variable} is empty")) && !told.contains("a value is required"),
+            "{told}"
+        );
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "{variable}");
     }
+}
+
+#[test]
+fn an_empty_flag_is_told_as_such_and_one_with_a_value_wins_over_an_empty_variable() {
+    let dir = folder();
+    for flag in [&["--data", ""][..], &["--data="]] {
+        let mut command = stampede();
+        command.env("STAMPEDE_DATA", "").current_dir(dir.path());
+        let output = command.args(["serve", "--dev"]).args(flag).output().expect("the binary runs");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(WRITTEN), "{told}");
+        assert!(told.contains("'--data <DIR>'") && !told.contains("STAMPEDE_DATA"), "{told}");
+    }
+    Server::start_with(dir.path(), &["--dev"], &[("STAMPEDE_DATA", "")]);
 }
 
 #[test]
