@@ -132,7 +132,7 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         Refusal::GroupInUse => ProblemKind::Conflict
             .because("the group has members: they leave, or are lost when their sessions end"),
         Refusal::StaleMember { epoch } => ProblemKind::StaleMember
-            .because("a partition is not this member's, or was not in the epoch that is named")
+            .because("a partition has got another owner, or was sought, since")
             .with("epoch", epoch),
     }
 }
