@@ -30,7 +30,8 @@ async fn a_large_body_stands_for_its_own_deduplication_id_in_every_dialect() {
         {"Id": "a", "MessageBody": body, "MessageGroupId": "g"},
         {"Id": "b", "MessageBody": "another", "MessageGroupId": "g"},
     ]});
-    let sent = Server::ok(&server.sqs_call("SendMessageBatch", &batch).await, 200)["Successful"].clone();
+    let sent =
+        Server::ok(&server.sqs_call("SendMessageBatch", &batch).await, 200)["Successful"].clone();
     assert_eq!(sent[0]["MessageId"], first["MessageId"]);
     assert_eq!(sent[0]["MD5OfMessageBody"], first["MD5OfMessageBody"]);
     let message = json!({"body": body, "messageGroupId": "g"});
@@ -38,7 +39,10 @@ async fn a_large_body_stands_for_its_own_deduplication_id_in_every_dialect() {
     let path = "/v1/queues/jobs.fifo/messages:batch";
     let batch = json!({"messages": [message, {"body": 1}]}).to_string();
     let results = Server::ok(&server.post(path, &batch).await, 200)["results"].clone();
-    assert_eq!((&results[0]["duplicate"], &results[1]["error"]["status"]), (&json!(true), &json!(400)));
+    assert_eq!(
+        (&results[0]["duplicate"], &results[1]["error"]["status"]),
+        (&json!(true), &json!(400))
+    );
     assert_eq!(server.look("jobs.fifo").await["visible"], 2);
     server.stop().await;
 }

@@ -87,7 +87,8 @@ fn first_versions_say_nothing_of_which_stream_was_looked_up() {
     assert_eq!(Command::decode(&first), Ok(Command::Join(join)));
     let member = Some(member());
     let offsets_of = offsets();
-    let commit = Commit { stream: stream(), group: group(), member, epoch, offsets: offsets_of, id };
+    let commit =
+        Commit { stream: stream(), group: group(), member, epoch, offsets: offsets_of, id };
     let first = [7, 1, 1, b's', 1, b'g', 1, 1, b'm', 1, 4, 1, 1, 2];
     assert_eq!(Command::decode(&first), Ok(Command::Commit(commit)));
     let seek = Seek { stream: stream(), group: group(), offsets: offsets(), id };

@@ -434,8 +434,16 @@ fn what_was_looked_up_in_a_stream_that_was_deleted_is_refused_in_one_of_its_name
     let of = |id| {
         let (member, epoch) = (None, None);
         let (start, session_ms) = (BTreeMap::new(), SESSION_MS);
-        let join = Join { stream: stream(), group: group(), member: "ann".into(), session_ms, start, id };
-        let commit = Commit { stream: stream(), group: group(), member, epoch, offsets: offsets.clone(), id };
+        let join =
+            Join { stream: stream(), group: group(), member: "ann".into(), session_ms, start, id };
+        let commit = Commit {
+            stream: stream(),
+            group: group(),
+            member,
+            epoch,
+            offsets: offsets.clone(),
+            id,
+        };
         let seek = Seek { stream: stream(), group: group(), offsets: offsets.clone(), id };
         [Command::Join(join), Command::Commit(commit), Command::Seek(seek)]
     };
