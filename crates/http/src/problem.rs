@@ -167,9 +167,10 @@ pub(crate) fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64,
     Err(ProblemKind::InvalidBody.because(detail))
 }
 
-/// A change that takes away what is always there.
-pub(crate) fn not_null(field: &str) -> Problem {
-    let detail = format!("at {field}: it must not be null; what is left out stays as it is");
+/// A change that takes away what is always there, in the words of the reader of bodies, for which `null`
+/// is no such thing either.
+pub(crate) fn not_null(field: &str, expected: &str) -> Problem {
+    let detail = format!("at {field}: it must be {expected}, not null");
     ProblemKind::InvalidBody.because(detail)
 }
 

@@ -263,7 +263,8 @@ async fn streams_are_made_listed_changed_and_deleted() {
     );
     patch(r#"{"partitions": 2}"#).await.problem(422, "unprocessable");
     let null = patch(r#"{"partitions": null}"#).await.problem(400, "invalid-body");
-    assert!(null.contains("at partitions: it must not be null"), "{null}");
+    let array = patch(r#"{"partitions": []}"#).await.problem(400, "invalid-body");
+    assert_eq!(null, array.replace("not an array", "not null"));
     // A member has the new partition when it is next heard of.
     assert_eq!(server.fetch("a", "g", "m").await["partitions"], json!([0, 1, 2]));
     let more = patch(r#"{"partitions": 4}"#).await;
