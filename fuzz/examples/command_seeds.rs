@@ -144,18 +144,27 @@ fn streams_commands() -> Vec<Seed> {
     let id = StreamId { shard: 1, number: 300 };
     let append = Append { id, partition: 2, version: 3, retention, records };
     let start = offsets.clone();
-    let join = Join { stream: stream(), group: group(), member: member(), session_ms: 300, start };
+    let (member_name, session_ms, looked_up) = (member(), 300, Some(id));
+    let join = Join {
+        stream: stream(),
+        group: group(),
+        member: member_name,
+        session_ms,
+        start,
+        id: looked_up,
+    };
     let commit = Commit {
         stream: stream(),
         group: group(),
         member: Some(member()),
         epoch: Some(300),
         offsets: offsets.clone(),
+        id: Some(id),
     };
     let update = Update { stream: stream(), version: 300, settings };
     let leave = Command::Leave { stream: stream(), group: group(), member: member() };
     let delete_group = Command::DeleteGroup { stream: stream(), group: group() };
-    let seek = Seek { stream: stream(), group: group(), offsets };
+    let seek = Seek { stream: stream(), group: group(), offsets, id: Some(id) };
     vec![
         ("streams-create", Command::Create(Create { stream: stream(), settings }).encode()),
         ("streams-update", Command::Update(update).encode()),

@@ -212,7 +212,8 @@ pub struct RecordPage {
     pub start: u64,
     /// The offset of the next record to come.
     pub end: u64,
-    /// Where to read on.
+    /// Where to read on. Less than where it was to begin if that is past the end, as it is when the stream
+    /// was made anew.
     pub next_offset: u64,
     /// In order.
     pub records: Vec<Record>,

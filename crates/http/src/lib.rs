@@ -12,6 +12,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`mod@app`] | the state that handlers share, and the function around every request |
+//! | `aside` | work that takes time by the byte |
 //! | [`auth`] | who is calling, and what they may do |
 //! | [`extract`] | bodies, paths, queries, cursors, idempotency keys |
 //! | [`limits`] | every bound of the edge, in one place |
@@ -30,6 +31,7 @@
 //! | [`tls`] | certificates |
 
 pub mod app;
+mod aside;
 pub mod auth;
 pub mod extract;
 pub mod limits;

@@ -82,9 +82,9 @@ problems! {
     Timeout "timeout" 408 "The request did not arrive in time" After;
     /// It exists already, or is not in the state that this needs.
     Conflict "conflict" 409 "The state of the thing does not allow this" No;
-    /// The member of a group does not own the partition, or did not in the epoch that it names: fetch
-    /// again. `epoch` is the present one.
-    StaleMember "stale-member" 409 "The partition is not this member's any more" No;
+    /// A partition has got another owner, or the group was sent elsewhere, since the records were fetched
+    /// that a commit is of: fetch again. `epoch` is the present one.
+    StaleMember "stale-member" 409 "The commit does not fit the group as it is now" No;
     /// It existed, and never will again.
     Gone "gone" 410 "The thing is gone" No;
     /// The body is larger than this operation takes.
@@ -167,9 +167,10 @@ pub(crate) fn within(field: &str, value: u64, from: u64, to: u64) -> Result<u64,
     Err(ProblemKind::InvalidBody.because(detail))
 }
 
-/// A change that takes away what is always there.
-pub(crate) fn not_null(field: &str) -> Problem {
-    let detail = format!("at {field}: it must not be null; what is left out stays as it is");
+/// A change that takes away what is always there, in the words of the reader of bodies, for which `null`
+/// is no such thing either.
+pub(crate) fn not_null(field: &str, expected: &str) -> Problem {
+    let detail = format!("at {field}: it must be {expected}, not null");
     ProblemKind::InvalidBody.because(detail)
 }
 

@@ -24,6 +24,7 @@ enum Fault {
     StaleCommitsAreTaken,
     CommitsWithoutEpochUndoSeeks,
     CommitsMoveBack,
+    CommitsOfAnotherStreamAreTaken,
     SeekKeepsTheEpoch,
     EpochsBeginAgain,
     MembersAreNeverLost,
@@ -87,6 +88,9 @@ impl BrokenStreams {
     fn commit(&mut self, turn: &mut Turn<'_>, mut commit: Commit) -> Result<Bytes, Unreadable> {
         if self.fault == Fault::StaleCommitsAreTaken {
             commit.epoch = None;
+        }
+        if self.fault == Fault::CommitsOfAnotherStreamAreTaken {
+            commit.id = None;
         }
         if self.fault == Fault::CommitsWithoutEpochUndoSeeks && commit.epoch.is_none() {
             // As if it was fetched just now.
@@ -254,6 +258,12 @@ fn a_commit_without_an_epoch_that_undoes_a_seek_is_found() {
 #[test]
 fn a_commit_that_moves_back_is_found() {
     check_found(broken!(Fault::CommitsMoveBack), &["offsets: expected", "reply: expected"]);
+}
+
+#[test]
+fn a_commit_of_another_stream_that_is_taken_is_found() {
+    let words = ["reply: expected Refused(Gone)"];
+    check_found(broken!(Fault::CommitsOfAnotherStreamAreTaken), &words);
 }
 
 #[test]

@@ -130,11 +130,30 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     }
     let text = error.to_string();
     let what = text.split("\n\n").next().unwrap_or_default();
-    let what = what.strip_prefix("error: ").unwrap_or(what);
+    let what = what.strip_prefix("error: ").unwrap_or(what).to_owned();
+    let what = empty_variable(error)
+        .map_or(what, |variable| format!("{variable} is empty: give it a value, or do not set it"));
     let words: Vec<_> = what.split_whitespace().collect();
     let near = near(error).map_or(";".to_owned(), |near| format!(": did you mean {near}?"));
     eprintln!("stampede: {}{near} see --help", words.join(" "));
     ExitCode::from(2)
+}
+
+/// The variable that must not be empty and is, if that is what is wrong: the error names its flag, which
+/// nobody has written.
+fn empty_variable(error: &clap::Error) -> Option<&'static str> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
+    let is_written = std::env::args_os()
+        .any(|arg| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(flag)));
+    if is_written || text(ContextKind::InvalidValue) != Some("") {
+        return None;
+    }
+    let variable = flag.replace("--", "STAMPEDE_").replace('-', "_").to_uppercase();
+    NEVER_EMPTY.into_iter().find(|name| *name == variable)
 }
 
 /// What there is and looks like what was written, most alike first.

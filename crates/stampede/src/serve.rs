@@ -70,7 +70,9 @@ async fn serve(config: ServeConfig, node: Node, bound: Bound) -> anyhow::Result<
     // After everything that can fail: a key that is made must be shown.
     let mut stdout = std::io::stdout();
     if let Some(key) = http_edge::auth::bootstrap(&node).await? {
-        let shown = writeln!(stdout, "admin key, shown this once: {key}");
+        // Made with --dev as well: the folder may be served without it later.
+        let needless = if config.dev { " (with --dev none is needed)" } else { "" };
+        let shown = writeln!(stdout, "admin key, shown this once{needless}: {key}");
         shown.and_then(|()| stdout.flush()).map_err(|error| {
             anyhow!(
                 "the admin key was made and cannot be shown: {error}; start with --dev on a loopback \

@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Server, folder, stampede, text};
 
@@ -184,8 +184,47 @@ fn an_empty_variable_that_must_not_be_is_refused() {
         let mut command = stampede();
         command.current_dir(dir.path()).env("STAMPEDE_LISTEN", "127.0.0.1:0").env(variable, "");
         let output = command.args(["serve", "--dev"]).output().expect("the binary runs");
-        assert_eq!(output.status.code(), Some(WRITTEN), "{variable}: {}", text(&output.stderr));
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(WRITTEN), "{variable}: {told}");
+        // Not its flag, which nobody wrote.
+        assert!(
+            told.contains(&format!("{variable} is empty")) && !told.contains("a value is required"),
+            "{told}"
+        );
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "{variable}");
+    }
+}
+
+#[test]
+fn an_empty_flag_is_told_as_such_and_one_with_a_value_wins_over_an_empty_variable() {
+    let dir = folder();
+    for flag in [&["--data", ""][..], &["--data="]] {
+        let mut command = stampede();
+        command.env("STAMPEDE_DATA", "").current_dir(dir.path());
+        let output = command.args(["serve", "--dev"]).args(flag).output().expect("the binary runs");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(WRITTEN), "{told}");
+        assert!(told.contains("'--data <DIR>'") && !told.contains("STAMPEDE_DATA"), "{told}");
+    }
+    Server::start_with(dir.path(), &["--dev"], &[("STAMPEDE_DATA", "")]);
+}
+
+#[test]
+fn an_admin_key_is_shown_with_a_word_that_none_is_needed_where_that_is_so() {
+    for (options, said) in [
+        (&["--dev"][..], "admin key, shown this once (with --dev none is needed): sk_"),
+        (&[], "admin key, shown this once: sk_"),
+    ] {
+        let dir = folder();
+        let mut command = stampede();
+        command.args(["serve", "--shards", "1", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(dir.path()).args(options).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        let read = BufReader::new(stdout).read_line(&mut line);
+        child.kill().and_then(|()| child.wait()).expect("it runs");
+        assert!(read.is_ok() && line.starts_with(said), "{options:?}: {line}");
     }
 }
 

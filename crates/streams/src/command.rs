@@ -144,6 +144,8 @@ pub struct Join {
     /// Where a new group begins; partitions that are not here, at their beginning. Without meaning
     /// for a group that is there.
     pub start: BTreeMap<u16, u64>,
+    /// The stream that was looked up, as of [`Commit::id`].
+    pub id: Option<StreamId>,
 }
 
 /// What is before these offsets is done: all of it, or the command is refused.
@@ -161,6 +163,9 @@ pub struct Commit {
     pub epoch: Option<u64>,
     /// The next offset of each partition. One that is behind what was committed changes nothing.
     pub offsets: BTreeMap<u16, u64>,
+    /// The stream whose ends were looked at: offsets of one that was deleted mean nothing in another
+    /// that has its name now. Nobody looked when not given, as in the first version.
+    pub id: Option<StreamId>,
 }
 
 /// Go on from these offsets. What was fetched before can be committed no more. Makes the group if
@@ -173,6 +178,8 @@ pub struct Seek {
     pub group: String,
     /// The next offset of each partition; the others stay where they are.
     pub offsets: BTreeMap<u16, u64>,
+    /// The stream that they were looked up in, as of [`Commit::id`].
+    pub id: Option<StreamId>,
 }
 
 /// An answer.
@@ -261,7 +268,7 @@ pub enum Refusal {
     Version,
     /// A stream never has fewer partitions than before.
     FewerPartitions,
-    /// The stream was deleted.
+    /// The stream was deleted; another may have its name.
     Gone,
     /// More than [`APPEND_RECORDS_MAX`] records.
     TooMany,
@@ -313,10 +320,10 @@ impl Command {
             Command::Update(update) => pack(2, 1, update),
             Command::Delete { stream } => pack(3, 1, stream),
             Command::Append(append) => pack(4, 1, append),
-            Command::Join(join) => pack(5, 1, join),
+            Command::Join(join) => pack(5, 2, join),
             Command::Leave { stream, group, member } => pack(6, 1, &(stream, group, member)),
-            Command::Commit(commit) => pack(7, 1, commit),
-            Command::Seek(seek) => pack(8, 1, seek),
+            Command::Commit(commit) => pack(7, 2, commit),
+            Command::Seek(seek) => pack(8, 2, seek),
             Command::DeleteGroup { stream, group } => pack(9, 1, &(stream, group)),
         }
     }
@@ -332,13 +339,25 @@ impl Command {
             (2, 1) => Command::Update(unpack(NAME, body)?),
             (3, 1) => Command::Delete { stream: unpack(NAME, body)? },
             (4, 1) => Command::Append(unpack(NAME, body)?),
-            (5, 1) => Command::Join(unpack(NAME, body)?),
+            (5, 1) => {
+                let (stream, group, member, session_ms, start) = unpack(NAME, body)?;
+                Command::Join(Join { stream, group, member, session_ms, start, id: None })
+            }
+            (5, 2) => Command::Join(unpack(NAME, body)?),
             (6, 1) => {
                 let (stream, group, member) = unpack(NAME, body)?;
                 Command::Leave { stream, group, member }
             }
-            (7, 1) => Command::Commit(unpack(NAME, body)?),
-            (8, 1) => Command::Seek(unpack(NAME, body)?),
+            (7, 1) => {
+                let (stream, group, member, epoch, offsets) = unpack(NAME, body)?;
+                Command::Commit(Commit { stream, group, member, epoch, offsets, id: None })
+            }
+            (7, 2) => Command::Commit(unpack(NAME, body)?),
+            (8, 1) => {
+                let (stream, group, offsets) = unpack(NAME, body)?;
+                Command::Seek(Seek { stream, group, offsets, id: None })
+            }
+            (8, 2) => Command::Seek(unpack(NAME, body)?),
             (9, 1) => {
                 let (stream, group) = unpack(NAME, body)?;
                 Command::DeleteGroup { stream, group }

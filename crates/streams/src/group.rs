@@ -39,6 +39,15 @@ fn has_all(stream: &Stream, offsets: &BTreeMap<u16, u64>) -> bool {
     offsets.keys().all(|partition| *partition < stream.settings.partitions)
 }
 
+/// The stream of a command, if it is the one that the command was made for.
+fn find_same(turn: &Turn<'_>, name: &str, id: Option<StreamId>) -> Result<Stream, Reply> {
+    let stream = find(turn, name).ok_or(Reply::Refused(Refusal::NoStream))?;
+    match id {
+        Some(id) if id != stream.id => Err(Reply::Refused(Refusal::Gone)),
+        _ => Ok(stream),
+    }
+}
+
 /// A group that was not there.
 fn make(
     turn: &mut Turn<'_>,
@@ -76,8 +85,9 @@ fn rebalance(group: &mut GroupRow, stream: &Stream) {
 }
 
 pub(crate) fn join(turn: &mut Turn<'_>, join: &Join) -> Reply {
-    let Some(mut stream) = find(turn, &join.stream) else {
-        return Reply::Refused(Refusal::NoStream);
+    let mut stream = match find_same(turn, &join.stream, join.id) {
+        Ok(stream) => stream,
+        Err(refused) => return refused,
     };
     let (tenant, id) = (turn.tenant(), stream.id);
     let mut group = match find_group(turn, id, &join.group) {
@@ -184,8 +194,9 @@ pub(crate) fn leave(turn: &mut Turn<'_>, stream: &str, name: &str, member: &str)
 }
 
 pub(crate) fn commit(turn: &mut Turn<'_>, commit: &Commit) -> Reply {
-    let Some(stream) = find(turn, &commit.stream) else {
-        return Reply::Refused(Refusal::NoStream);
+    let stream = match find_same(turn, &commit.stream, commit.id) {
+        Ok(stream) => stream,
+        Err(refused) => return refused,
     };
     let Some(group) = find_group(turn, stream.id, &commit.group) else {
         return Reply::Refused(Refusal::NoGroup);
@@ -251,8 +262,9 @@ fn owned_since(owned: &[(u16, u64)], partition: u16) -> Option<u64> {
 }
 
 pub(crate) fn seek(turn: &mut Turn<'_>, seek: &Seek) -> Reply {
-    let Some(mut stream) = find(turn, &seek.stream) else {
-        return Reply::Refused(Refusal::NoStream);
+    let mut stream = match find_same(turn, &seek.stream, seek.id) {
+        Ok(stream) => stream,
+        Err(refused) => return refused,
     };
     if !has_all(&stream, &seek.offsets) {
         return Reply::Refused(Refusal::NoPartition);

@@ -18,7 +18,7 @@ mod percent;
 pub mod query;
 mod words;
 
-pub(crate) use batch::{BATCH_MAX, deserialize_batch};
+pub(crate) use batch::{BATCH_MAX, Unread, deserialize_batch, read_batch};
 pub(crate) use body::{FromTo, parse, read_json};
 pub use body::{Json, RawBody};
 pub(crate) use depth::check_depth;

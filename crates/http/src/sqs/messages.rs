@@ -1,5 +1,6 @@
 //! What is done to messages.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
+use crate::aside::by_bytes;
 use crate::queues::large::{self, Source, Whole};
 use crate::queues::parcel::{dedup_of_body, dedup_of_key};
 use crate::queues::service::Leased;
@@ -50,6 +52,23 @@ fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
 struct Outgoing {
     entry: input::SendMessageBatchRequestEntry,
     packed: Result<large::Outgoing, SqsError>,
+    /// Of the body, for its sender.
+    md5: String,
+}
+
+/// Packs messages of which this has nothing to say, and hashes their bodies.
+async fn outgoing(
+    definition: Definition,
+    sender: Cow<'static, str>,
+    entries: Vec<input::SendMessageBatchRequestEntry>,
+    check: fn(&input::SendMessageBatchRequestEntry) -> Result<(), SqsError>,
+) -> Vec<Outgoing> {
+    let bytes = entries.iter().map(|entry| entry.message_body.len()).sum();
+    let one = move |entry: input::SendMessageBatchRequestEntry| {
+        let packed = check(&entry).and_then(|()| packed(&definition, &sender, &entry));
+        Outgoing { packed, md5: sqs::digest::body(&entry.message_body), entry }
+    };
+    by_bytes(bytes, move || entries.into_iter().map(one).collect()).await
 }
 
 fn packed(
@@ -157,12 +176,13 @@ fn not_taken(refusal: SendRefusal) -> SqsError {
 fn sent_entry(
     mode: Mode,
     entry: &input::SendMessageBatchRequestEntry,
+    md5: String,
     sent: Sent,
 ) -> output::SendMessageBatchResultEntry {
     output::SendMessageBatchResultEntry {
         id: entry.id.clone(),
         message_id: message_id(sent.id),
-        md5_of_message_body: sqs::digest::body(&entry.message_body),
+        md5_of_message_body: md5,
         md5_of_message_attributes: sqs::digest::attributes(&entry.message_attributes),
         md5_of_message_system_attributes: sqs::digest::attributes(&entry.message_system_attributes),
         sequence_number: (mode == Mode::Fifo).then(|| format!("{:020}", sent.sequence)),
@@ -194,7 +214,8 @@ impl Session<'_> {
         let outcome = |message: Outgoing| {
             message.packed?;
             let sent = sent.next().expect("an answer for each that was sent");
-            sent.map_err(not_taken).map(|sent| sent_entry(mode, &message.entry, sent))
+            let sent = sent.map_err(not_taken)?;
+            Ok(sent_entry(mode, &message.entry, message.md5, sent))
         };
         Ok(messages.into_iter().map(outcome).collect())
     }
@@ -210,9 +231,10 @@ impl Session<'_> {
             message_deduplication_id: ask.message_deduplication_id,
             message_group_id: ask.message_group_id,
         };
-        let packed = packed(&definition, &self.sender(), &entry);
         let mode = definition.settings.mode;
-        let mut sent = self.send_all(name, mode, vec![Outgoing { entry, packed }]).await?;
+        // What is wrong with it in any queue has been said.
+        let messages = outgoing(definition, self.sender(), vec![entry], |_| Ok(())).await;
+        let mut sent = self.send_all(name, mode, messages).await?;
         let sent = sent.pop().expect("one for one")?;
         Ok(output::SendMessageResult {
             md5_of_message_body: Some(sent.md5_of_message_body),
@@ -231,15 +253,11 @@ impl Session<'_> {
         let (name, definition) = self.queue(&ask.queue_url).await?;
         let max = usize::try_from(definition.settings.max_body_bytes).unwrap_or(usize::MAX);
         sqs::validate::batch_size(&ask, max)?;
-        let sender = self.sender();
-        let outgoing = |entry: input::SendMessageBatchRequestEntry| {
-            let packed = sqs::validate::send_entry(&entry)
-                .and_then(|()| packed(&definition, &sender, &entry));
-            Outgoing { entry, packed }
-        };
+        let mode = definition.settings.mode;
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
-        let messages = ask.entries.into_iter().map(outgoing).collect();
-        let outcomes = self.send_all(name, definition.settings.mode, messages).await?;
+        let check = sqs::validate::send_entry;
+        let messages = outgoing(definition, self.sender(), ask.entries, check).await;
+        let outcomes = self.send_all(name, mode, messages).await?;
         let mut result = output::SendMessageBatchResult::default();
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             match outcome {

@@ -9,7 +9,7 @@ use node::Node;
 use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
 use tokio::time::Instant;
 
-use super::{anywhere, find, partition, submit};
+use super::{anywhere, find, is_still, partition, submit};
 use crate::app::Edge;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -156,9 +156,8 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
         Ok(records) => Ok(Got { standing, records, stream }),
         Err(behind_end) => {
             // Of a stream that was deleted meanwhile there is no end.
-            let now = find(edge, tenant, &fetch.stream).await?;
-            let is_there = now.is_some_and(|now| now.id == id);
-            Err(if is_there { behind_end } else { NoFetch::Refused(streams::Refusal::NoStream) })
+            let is_there = is_still(edge, tenant, &fetch.stream, id).await?;
+            Err(if is_there { behind_end } else { NoFetch::Refused(streams::Refusal::Gone) })
         }
     }
 }
@@ -181,6 +180,7 @@ async fn join(
         member: fetch.member.clone(),
         session_ms: u64::try_from(fetch.session.as_millis()).expect("bounded by the edge"),
         start: BTreeMap::new(),
+        id: Some(stream.id),
     };
     let join = Command::Join(join);
     match submit(edge, caller.tenant, &fetch.stream, None, &join).await? {

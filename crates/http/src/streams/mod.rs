@@ -60,6 +60,16 @@ pub(crate) async fn find(
     Ok(view.map(|view| streams::definition(&view.value)))
 }
 
+/// Whether the stream of this name is still the one that was looked up.
+pub(crate) async fn is_still(
+    edge: &Edge,
+    tenant: TenantId,
+    name: &str,
+    id: StreamId,
+) -> Result<bool, Refusal> {
+    Ok(find(edge, tenant, name).await?.is_some_and(|now| now.id == id))
+}
+
 /// What a partition holds. Blocks.
 pub(crate) fn partition(
     node: &Node,

@@ -184,9 +184,20 @@ async fn a_change_to_null_takes_a_bound_away_and_is_refused_where_there_is_alway
         "tags",
     ] {
         let answer = server.patch("jobs", json!({"maxMessages": 5, field: null})).await;
-        let detail = answer.problem(400, "invalid-body");
-        let expect = format!("at {field}: it must not be null; what is left out stays as it is");
-        assert_eq!(detail, expect);
+        let null = answer.problem(400, "invalid-body");
+        // As anything else that it cannot be, whoever asks.
+        let array = json!({"name": "other", field: []}).to_string();
+        let made = server.post("/v1/queues", &array).await.problem(400, "invalid-body");
+        let changed = server.patch("jobs", json!({field: []})).await;
+        for other in [made, changed.problem(400, "invalid-body")] {
+            assert_eq!(null, other.replace("not an array", "not null"));
+        }
+    }
+    for field in ["name", "mode"] {
+        let mut queue = json!({"name": "other", "mode": "FIFO"});
+        queue[field] = Value::Null;
+        let null = server.post("/v1/queues", &queue.to_string()).await.problem(400, "invalid-body");
+        assert_eq!(null, format!("at {field}: it must be a string, not null"));
     }
     assert_eq!(server.look("jobs").await["maxMessages"], Value::Null);
     for (field, value) in [

@@ -19,6 +19,35 @@ impl Server {
 }
 
 #[tokio::test]
+async fn a_large_body_stands_for_its_own_deduplication_id_in_every_dialect() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs.fifo", "mode": "FIFO", "deduplicateByBody": true, "largeBodies": true})).await;
+    let body = "abc".repeat(200 << 10);
+    let send = json!({"QueueUrl": URL, "MessageBody": body, "MessageGroupId": "g"});
+    let first = Server::ok(&server.sqs_call("SendMessage", &send).await, 200);
+    assert_eq!(first["MD5OfMessageBody"], sqs::digest::body(&body));
+    let batch = json!({"QueueUrl": URL, "Entries": [
+        {"Id": "a", "MessageBody": body, "MessageGroupId": "g"},
+        {"Id": "b", "MessageBody": "another", "MessageGroupId": "g"},
+    ]});
+    let sent =
+        Server::ok(&server.sqs_call("SendMessageBatch", &batch).await, 200)["Successful"].clone();
+    assert_eq!(sent[0]["MessageId"], first["MessageId"]);
+    assert_eq!(sent[0]["MD5OfMessageBody"], first["MD5OfMessageBody"]);
+    let message = json!({"body": body, "messageGroupId": "g"});
+    assert_eq!(server.send_to("jobs.fifo", message.clone()).await["duplicate"], true);
+    let path = "/v1/queues/jobs.fifo/messages:batch";
+    let batch = json!({"messages": [message, {"body": 1}]}).to_string();
+    let results = Server::ok(&server.post(path, &batch).await, 200)["results"].clone();
+    assert_eq!(
+        (&results[0]["duplicate"], &results[1]["error"]["status"]),
+        (&json!(true), &json!(400))
+    );
+    assert_eq!(server.look("jobs.fifo").await["visible"], 2);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_deduplication_id_that_came_from_the_body_is_shown_as_well() {
     let (server, _) = Server::start_product(1).await;
     let dead = json!({"name": "dead.fifo", "mode": "FIFO"});

@@ -193,6 +193,36 @@ async fn a_seek_is_not_undone_by_who_fetched_before_it() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_stale_commit_is_told_in_words_that_fit_what_it_names() {
+    let (server, _) = Server::start_product(1).await;
+    server.stream(json!({"name": "s"})).await;
+    server.append("s", numbers(5)).await;
+    let epoch = server.fetch("s", "g", "m").await["epoch"].clone();
+    Server::ok(&server.group("s", "g", "seek", json!({"to": "earliest"})).await, 200);
+    let offsets = json!({"0": 1});
+    for (ask, said) in [
+        (
+            json!({"member": "m", "epoch": epoch, "offsets": offsets}),
+            "not this member's, or was not in",
+        ),
+        (json!({"member": "m", "offsets": offsets}), "not this member's, or has come to it"),
+        (
+            json!({"epoch": epoch, "offsets": offsets}),
+            "another owner, or was sought, after the epoch",
+        ),
+        (json!({"offsets": offsets}), "the group was sought since it last fetched"),
+    ] {
+        let answer = server.group("s", "g", "commit", ask.clone()).await;
+        let detail = answer.problem(409, "stale-member");
+        assert!(detail.contains(said), "{ask}: {detail}");
+        assert_eq!(detail.contains("member"), ask.get("member").is_some(), "{ask}: {detail}");
+        // Of all of them the same, so it is nothing that is true only of those with a member.
+        assert_eq!(answer.json()["title"], "The commit does not fit the group as it is now");
+    }
+    server.stop().await;
+}
+
 async fn until_waiting(server: &Server, count: usize) {
     while server.node.waiting() != count {
         tokio::task::yield_now().await;

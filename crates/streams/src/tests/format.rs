@@ -57,8 +57,9 @@ fn commands_have_their_bytes() {
         member: member(),
         session_ms: 300,
         start: offsets.clone(),
+        id: Some(ID),
     };
-    command(Command::Join(join), expect!["050101730167016dac02020102ac0204"]);
+    command(Command::Join(join), expect!["050201730167016dac02020102ac02040102ac02"]);
     let leave = Command::Leave { stream: stream(), group: group(), member: member() };
     command(leave, expect!["060101730167016d"]);
     let commit = Commit {
@@ -67,11 +68,32 @@ fn commands_have_their_bytes() {
         member: Some(member()),
         epoch: None,
         offsets: offsets.clone(),
+        id: Some(ID),
     };
-    command(Command::Commit(commit), expect!["07010173016701016d00020102ac0204"]);
-    let seek = Seek { stream: stream(), group: group(), offsets };
-    command(Command::Seek(seek), expect!["080101730167020102ac0204"]);
+    command(Command::Commit(commit), expect!["07020173016701016d00020102ac02040102ac02"]);
+    let seek = Seek { stream: stream(), group: group(), offsets, id: None };
+    command(Command::Seek(seek), expect!["080201730167020102ac020400"]);
     command(Command::DeleteGroup { stream: stream(), group: group() }, expect!["090101730167"]);
+}
+
+#[test]
+fn first_versions_say_nothing_of_which_stream_was_looked_up() {
+    let (stream, group, member) = (|| "s".to_owned(), || "g".to_owned(), || "m".to_owned());
+    let offsets = || BTreeMap::from([(1, 2)]);
+    let (session_ms, epoch, id) = (3, Some(4), None);
+    let start = offsets();
+    let join = Join { stream: stream(), group: group(), member: member(), session_ms, start, id };
+    let first = [5, 1, 1, b's', 1, b'g', 1, b'm', 3, 1, 1, 2];
+    assert_eq!(Command::decode(&first), Ok(Command::Join(join)));
+    let member = Some(member());
+    let offsets_of = offsets();
+    let commit =
+        Commit { stream: stream(), group: group(), member, epoch, offsets: offsets_of, id };
+    let first = [7, 1, 1, b's', 1, b'g', 1, 1, b'm', 1, 4, 1, 1, 2];
+    assert_eq!(Command::decode(&first), Ok(Command::Commit(commit)));
+    let seek = Seek { stream: stream(), group: group(), offsets: offsets(), id };
+    let first = [8, 1, 1, b's', 1, b'g', 1, 1, 2];
+    assert_eq!(Command::decode(&first), Ok(Command::Seek(seek)));
 }
 
 #[test]

@@ -11,6 +11,11 @@ fn epoch(number: u64) -> u64 {
 }
 
 impl Bench {
+    /// Of the stream that has the name now.
+    fn id(&self) -> Option<StreamId> {
+        stream(&self.rig.rows, TENANT, CLICKS).map(|definition| definition.id)
+    }
+
     fn try_join(&mut self, member: &str) -> Reply {
         self.join_from(READERS, member, &[])
     }
@@ -22,6 +27,7 @@ impl Bench {
             member: member.into(),
             session_ms: SESSION_MS,
             start: start.iter().copied().collect(),
+            id: self.id(),
         }))
     }
 
@@ -48,12 +54,14 @@ impl Bench {
             member: member.map(str::to_owned),
             epoch,
             offsets: offsets.iter().copied().collect(),
+            id: self.id(),
         }))
     }
 
     fn seek(&mut self, offsets: &[(u16, u64)]) -> Reply {
+        let (stream, group, id) = (CLICKS.into(), READERS.into(), self.id());
         let offsets = offsets.iter().copied().collect();
-        self.apply(&Command::Seek(Seek { stream: CLICKS.into(), group: READERS.into(), offsets }))
+        self.apply(&Command::Seek(Seek { stream, group, offsets, id }))
     }
 
     fn leave(&mut self, member: &str) -> Reply {
@@ -420,6 +428,49 @@ fn a_commit_of_a_stream_that_was_deleted_does_nothing_to_one_of_its_name() {
 }
 
 #[test]
+fn what_was_looked_up_in_a_stream_that_was_deleted_is_refused_in_one_of_its_name() {
+    let (stream, group) = (|| CLICKS.to_owned(), || READERS.to_owned());
+    let offsets = BTreeMap::from([(0, 9)]);
+    let of = |id| {
+        let (member, epoch) = (None, None);
+        let (start, session_ms) = (BTreeMap::new(), SESSION_MS);
+        let join =
+            Join { stream: stream(), group: group(), member: "ann".into(), session_ms, start, id };
+        let commit = Commit {
+            stream: stream(),
+            group: group(),
+            member,
+            epoch,
+            offsets: offsets.clone(),
+            id,
+        };
+        let seek = Seek { stream: stream(), group: group(), offsets: offsets.clone(), id };
+        [Command::Join(join), Command::Commit(commit), Command::Seek(seek)]
+    };
+    let mut bench = bench(1);
+    let old = bench.id();
+    bench.delete();
+    for command in of(old) {
+        assert_eq!(bench.apply(&command), Reply::Refused(Refusal::NoStream));
+    }
+    bench.create(CLICKS, settings(1));
+    for command in of(old) {
+        assert_eq!(bench.apply(&command), Reply::Refused(Refusal::Gone));
+    }
+    assert_eq!(bench.definition().groups, 0, "nor was a group made");
+    // The end of the new stream is nearer, and there a commit without an epoch would be taken.
+    bench.seek(&[(0, 0)]);
+    for command in of(old) {
+        assert_eq!(bench.apply(&command), Reply::Refused(Refusal::Gone));
+    }
+    assert_eq!((bench.committed(), bench.group().owners.len()), (vec![(0, 0)], 0));
+    for command in of(bench.id()) {
+        assert!(!matches!(bench.apply(&command), Reply::Refused(_)), "{command:?}");
+    }
+    assert_eq!(bench.committed(), [(0, 9)]);
+}
+
+#[test]
 fn a_join_answers_as_many_offsets_as_a_stream_may_have_partitions() {
     let mut bench = bench(PARTITIONS_MAX);
     bench.join("ann");
@@ -452,6 +503,7 @@ fn no_group_has_a_name_that_fits_into_no_key() {
         member: "ann".into(),
         session_ms: SESSION_MS,
         start: BTreeMap::from([(0, 1)]),
+        id: None,
     };
     let offsets = BTreeMap::from([(0, 1)]);
     let commit = Commit {
@@ -460,10 +512,11 @@ fn no_group_has_a_name_that_fits_into_no_key() {
         member: None,
         epoch: None,
         offsets: offsets.clone(),
+        id: None,
     };
     for command in [
         Command::Join(join),
-        Command::Seek(Seek { stream: stream(), group: group(), offsets }),
+        Command::Seek(Seek { stream: stream(), group: group(), offsets, id: None }),
         Command::Commit(commit),
         Command::Leave { stream: stream(), group: group(), member: "ann".into() },
         Command::DeleteGroup { stream: stream(), group: group() },
@@ -478,7 +531,7 @@ fn there_are_no_more_groups_and_members_than_may_be() {
     let join = |bench: &mut Bench, group: &str, member: &str| {
         let (stream, group, member) = (CLICKS.into(), group.into(), member.into());
         let (session_ms, start) = (SESSION_MS, BTreeMap::new());
-        let command = Command::Join(Join { stream, group, member, session_ms, start });
+        let command = Command::Join(Join { stream, group, member, session_ms, start, id: None });
         let reply = bench.rig.apply(TENANT, &command.encode()).expect("readable");
         Reply::decode(&reply).expect("a reply")
     };

@@ -15,6 +15,7 @@ use super::send::{MessageSent, packed, send_one, too_large, trace_id};
 use super::settings::WAIT_SECONDS_MAX;
 use super::{check_name, find};
 use crate::app::EdgeState;
+use crate::aside::by_bytes;
 use crate::auth::Caller;
 use crate::extract::{Path, Query, RawBody};
 use crate::problem::{Problem, ProblemKind};
@@ -110,8 +111,12 @@ pub(super) async fn put(
         make_usual(&edge, &caller, &name).await?;
     }
     let definition = find(&edge, &caller, &name).await?;
-    let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id(&headers));
-    let message = packed(&definition.settings, parcel, too_large)?;
+    let (bytes, trace_id) = (body.len(), trace_id(&headers));
+    let pack = move || {
+        let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id);
+        packed(&definition.settings, parcel, too_large)
+    };
+    let message = by_bytes(bytes, pack).await?;
     send_one(&edge, &caller, &name, None, message).await
 }
 

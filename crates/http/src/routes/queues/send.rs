@@ -19,9 +19,11 @@ use super::batch::BatchResults;
 use super::settings::SECONDS_MAX;
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
+use crate::aside::by_bytes;
 use crate::auth::Caller;
 use crate::extract::{
-    FromTo, Idempotency, Json, Path, check_depth, deserialize_batch, parse, read_json,
+    FromTo, Idempotency, Json, Path, Unread, check_depth, deserialize_batch, parse, read_batch,
+    read_json,
 };
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
@@ -136,36 +138,22 @@ impl FromRequest<Ctx> for Batch {
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Batch, Problem> {
         let raw = read_json(request, ctx).await?;
-        let messages = match parse::<NewMessages>(&raw) {
-            Ok(all) => all.messages.into_iter().map(Ok).collect(),
-            Err(_) => read_one_by_one(&raw)?,
-        };
+        let of_whole = |whole: NewMessages| whole.messages;
+        let of_loose = |loose: LooseMessages| loose.messages;
+        let messages = read_batch(&raw, of_whole, of_loose)?;
         let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
         Ok(Batch { messages, client_message_ids, raw })
     }
 }
 
-type Unread = (Option<String>, Problem);
-
-/// Only who sends something wrong pays for reading it twice.
-///
-/// # Errors
-/// What is wrong with all of it: it is no list of messages, or one of too many or none.
-#[cold]
-fn read_one_by_one(raw: &[u8]) -> Result<Vec<Result<NewMessage, Unread>>, Problem> {
-    let loose: LooseMessages = parse(raw)?;
-    let one = |message: Box<RawValue>| {
-        let message = message.get().as_bytes();
-        let name = || parse::<Named>(message).unwrap_or_default().client_message_id;
-        parse(message).map_err(|problem| (name(), problem))
-    };
-    Ok(loose.messages.into_iter().map(one).collect())
-}
-
+/// What its sender calls a message, whatever is wrong with the rest of it.
 fn named(message: Result<NewMessage, Unread>) -> (Option<String>, Result<NewMessage, Problem>) {
     match message {
         Ok(mut message) => (message.client_message_id.take(), Ok(message)),
-        Err((name, problem)) => (name, Err(problem)),
+        Err(Unread { element, problem }) => {
+            let named: Named = parse(element.get().as_bytes()).unwrap_or_default();
+            (named.client_message_id, Err(problem))
+        }
     }
 }
 
@@ -214,7 +202,8 @@ fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
     }
 }
 
-/// The parcel and the rest of a message, checked against its queue.
+/// The parcel and the rest of a message, checked against its queue. Hashes the body, if that stands for its
+/// deduplication key.
 pub(super) fn packed(
     settings: &Settings,
     parcel: Parcel,
@@ -341,7 +330,9 @@ pub(super) async fn one(
         let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
         return Err(ProblemKind::InvalidBody.because(detail));
     }
-    let message = body.value.packed(&definition, trace_id(&headers))?;
+    let (message, trace_id) = (body.value, trace_id(&headers));
+    let pack = move || message.packed(&definition, trace_id);
+    let message = by_bytes(body.raw.len(), pack).await?;
     let key = idempotency.with(caller.tenant, &body.raw);
     send_one(&edge, &caller, &name, key, message).await
 }
@@ -356,8 +347,11 @@ pub(super) async fn batch(
 ) -> Result<Answer<BatchResults<MessageSent>>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
     let trace_id = trace_id(&headers);
-    let packed = batch.messages.into_iter().map(|message| message?.packed(&definition, trace_id));
-    let packed: Vec<_> = packed.collect();
+    let messages = batch.messages;
+    let pack = move || -> Vec<_> {
+        messages.into_iter().map(|message| message?.packed(&definition, trace_id)).collect()
+    };
+    let packed = by_bytes(batch.raw.len(), pack).await;
     let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &batch.raw);
     let place = queue::place(caller.tenant, &name);

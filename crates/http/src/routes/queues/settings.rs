@@ -109,23 +109,24 @@ impl QueueChange {
     /// Of a queue that is there, `null` takes away what a queue can be without. It says nothing of
     /// anything else; who makes a queue may well write it for what is as usual.
     pub(super) fn check_nulls(&self) -> Result<(), Problem> {
+        const NUMBER: &str = "a whole number, 0 or more";
+        const BOOLEAN: &str = "a boolean";
+        let visibility = self.default_visibility_timeout_seconds;
+        let window = self.deduplication_window_seconds;
         let fields = [
-            ("retentionSeconds", self.retention_seconds == Some(None)),
-            (
-                "defaultVisibilityTimeoutSeconds",
-                self.default_visibility_timeout_seconds == Some(None),
-            ),
-            ("delaySeconds", self.delay_seconds == Some(None)),
-            ("receiveWaitSeconds", self.receive_wait_seconds == Some(None)),
-            ("deduplicationWindowSeconds", self.deduplication_window_seconds == Some(None)),
-            ("deduplicateByBody", self.deduplicate_by_body == Some(None)),
-            ("maxInflight", self.max_inflight == Some(None)),
-            ("maxBodyBytes", self.max_body_bytes == Some(None)),
-            ("largeBodies", self.large_bodies == Some(None)),
-            ("tags", self.tags == Some(None)),
+            ("retentionSeconds", NUMBER, self.retention_seconds == Some(None)),
+            ("defaultVisibilityTimeoutSeconds", NUMBER, visibility == Some(None)),
+            ("delaySeconds", NUMBER, self.delay_seconds == Some(None)),
+            ("receiveWaitSeconds", NUMBER, self.receive_wait_seconds == Some(None)),
+            ("deduplicationWindowSeconds", NUMBER, window == Some(None)),
+            ("deduplicateByBody", BOOLEAN, self.deduplicate_by_body == Some(None)),
+            ("maxInflight", NUMBER, self.max_inflight == Some(None)),
+            ("maxBodyBytes", NUMBER, self.max_body_bytes == Some(None)),
+            ("largeBodies", BOOLEAN, self.large_bodies == Some(None)),
+            ("tags", "an object", self.tags == Some(None)),
         ];
-        let null = fields.into_iter().find(|(_, is_null)| *is_null);
-        null.map_or(Ok(()), |(field, _)| Err(not_null(field)))
+        let null = fields.into_iter().find(|(_, _, is_null)| *is_null);
+        null.map_or(Ok(()), |(field, expected, _)| Err(not_null(field, expected)))
     }
 
     /// Makes the change of the queue of this name, or says what is wrong with it.

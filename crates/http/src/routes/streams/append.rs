@@ -12,7 +12,7 @@ use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{
-    BATCH_MAX, Idempotency, Path, check_depth, deserialize_batch, parse, read_json,
+    BATCH_MAX, Idempotency, Path, Unread, check_depth, deserialize_batch, read_batch, read_json,
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{Routes, doc};
@@ -95,15 +95,14 @@ impl FromRequest<Ctx> for Records {
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Records, Problem> {
         let raw = read_json(request, ctx).await?;
-        let records = match parse::<NewRecords>(&raw) {
-            Ok(all) => all.records.into_iter().map(RecordAsk::check).collect(),
-            // Only who sends something wrong pays for reading it twice.
-            Err(_) => {
-                let loose: LooseRecords = parse(&raw)?;
-                let each = loose.records.iter().map(|record| parse(record.get().as_bytes()));
-                each.map(|record| record.and_then(RecordAsk::check)).collect()
-            }
+        let of_whole = |whole: NewRecords| whole.records;
+        let of_loose = |loose: LooseRecords| loose.records;
+        let records = read_batch(&raw, of_whole, of_loose)?.into_iter();
+        let checked = |record: Result<RecordAsk, Unread>| match record {
+            Ok(record) => record.check(),
+            Err(unread) => Err(unread.problem),
         };
+        let records = records.map(checked).collect();
         Ok(Records { records, raw })
     }
 }

@@ -341,7 +341,7 @@ pub(super) async fn update(
 ) -> Result<Answer<StreamView>, Problem> {
     let edge = &state.0;
     if body.value.partitions == Some(None) {
-        return Err(not_null("partitions"));
+        return Err(not_null("partitions", "a whole number, 0 or more"));
     }
     let mut last = streams::Refusal::Version;
     for _ in 0..UPDATE_TRIES {

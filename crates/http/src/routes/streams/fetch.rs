@@ -12,14 +12,14 @@ use streams::{Command, Commit, Refusal, Reply};
 use utoipa::ToSchema;
 
 use super::shown::{RecordView, next_offsets, with_records};
-use super::{check_member, check_name, check_partitions, find_with_group, group_refused};
+use super::{check_member, check_name, check_partitions, find_with_group, group_refused, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::route::{Routes, doc};
 use crate::streams::fetch::{Fetch, NoFetch, Place, fetch as fetch_records};
-use crate::streams::{partition, submit};
+use crate::streams::{is_still, partition, submit};
 
 /// Records of one fetch.
 const RECORDS_MAX: u64 = 1000;
@@ -219,6 +219,25 @@ pub(super) struct Committed {
     offsets: BTreeMap<u16, u64>,
 }
 
+/// Why a commit was refused that names a member, or an epoch, or does not.
+fn why_stale(names_member: bool, names_epoch: bool) -> &'static str {
+    match (names_member, names_epoch) {
+        (true, true) => "a partition is not this member's, or was not in the epoch that is named",
+        (true, false) => {
+            "a partition is not this member's, or has come to it or was sought since it last \
+             fetched: it fetches before it commits"
+        }
+        (false, true) => {
+            "a partition has got another owner, or was sought, after the epoch that is named, or there \
+             was no such epoch yet"
+        }
+        (false, false) => {
+            "the group was sought since it last fetched: it fetches before it commits, or names \
+             the epoch"
+        }
+    }
+}
+
 pub(super) async fn commit(
     State(edge): State<EdgeState>,
     caller: Caller,
@@ -232,7 +251,8 @@ pub(super) async fn commit(
         return Err(ProblemKind::InvalidBody.because("at offsets: there is one at least"));
     }
     check_partitions(&definition, &offsets)?;
-    // What is not there yet cannot be done. The end only grows, so this holds when it is committed.
+    // What is not there yet cannot be done. The end only grows, so this holds when it is committed, in
+    // the stream that was looked at: the command names it.
     let (node, tenant, id) = (edge.node.clone(), caller.tenant, definition.id);
     let asked = offsets.clone();
     let beyond = move || {
@@ -241,21 +261,17 @@ pub(super) async fn commit(
         ends.into_iter().find(|(_, offset, end)| offset > end)
     };
     if let Some((number, _, end)) = edge.node.read(beyond).await? {
-        return Err(behind_end(number, end));
+        // Of a stream that was deleted meanwhile there is no end.
+        let is_there = is_still(&edge, tenant, &name, id).await?;
+        return Err(if is_there { behind_end(number, end) } else { refused(&name, Refusal::Gone) });
     }
-    let names_member = member.is_some();
-    let commit = Commit { stream: name.clone(), group: group.clone(), member, epoch, offsets };
+    let why = why_stale(member.is_some(), epoch.is_some());
+    let (stream, id) = (name.clone(), Some(id));
+    let commit = Commit { stream, group: group.clone(), member, epoch, offsets, id };
     match submit(&edge, tenant, &name, None, &Command::Commit(commit)).await? {
         Reply::Committed(offsets) => Ok(Answer(Committed { offsets })),
-        Reply::Refused(Refusal::StaleMember { epoch: now }) if epoch.is_none() => {
-            let detail = if names_member {
-                "a partition is not this member's, or has come to it or was sought since it last \
-                 fetched: it fetches before it commits"
-            } else {
-                "the group was sought since it last fetched: it fetches before it commits, or names \
-                 the epoch"
-            };
-            Err(ProblemKind::StaleMember.because(detail).with("epoch", now))
+        Reply::Refused(Refusal::StaleMember { epoch: now }) => {
+            Err(ProblemKind::StaleMember.because(why).with("epoch", now))
         }
         Reply::Refused(refusal) => Err(group_refused(&name, &group, refusal)),
         other => unreachable!("a Commit is answered with {other:?}"),

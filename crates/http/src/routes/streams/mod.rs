@@ -104,7 +104,11 @@ fn group_refused(stream: &str, group: &str, refusal: Refusal) -> Problem {
 /// Why nothing was done with the stream of this name.
 fn refused(name: &str, refusal: Refusal) -> Problem {
     match refusal {
-        Refusal::NoStream | Refusal::Gone => no_stream(name),
+        Refusal::NoStream => no_stream(name),
+        // There may be one of this name again by now.
+        Refusal::Gone => {
+            ProblemKind::NotFound.because(format!("the stream `{name}` was deleted meanwhile"))
+        }
         Refusal::Exists => other_settings("stream", name, &[]),
         Refusal::Version => {
             ProblemKind::Conflict.because("somebody else is changing the stream: try again")
@@ -128,7 +132,7 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         Refusal::GroupInUse => ProblemKind::Conflict
             .because("the group has members: they leave, or are lost when their sessions end"),
         Refusal::StaleMember { epoch } => ProblemKind::StaleMember
-            .because("a partition is not this member's, or was not in the epoch that is named")
+            .because("a partition has got another owner, or was sought, since")
             .with("epoch", epoch),
     }
 }

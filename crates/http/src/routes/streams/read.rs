@@ -21,7 +21,11 @@ pub(super) fn routes(table: Routes) -> Routes {
         "streams.read",
         read,
         doc("Read records of a partition")
-            .text("Without a group: nothing is remembered. About 1 MiB at most comes at once.")
+            .text(
+                "Without a group: nothing is remembered. About 1 MiB at most comes at once. An \
+                offset that is kept no more, or not there yet, is the nearest that is: past the \
+                end there are no records, and `nextOffset` is `end`.",
+            )
             .scope("read")
             .query::<ReadQuery>()
             .gives::<RecordPage>(200, "From the offset on, or from the first that is kept")
@@ -32,7 +36,8 @@ pub(super) fn routes(table: Routes) -> Routes {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadQuery {
-    /// Where to begin: at the first that is kept when not given, or when it is kept no more.
+    /// Where to begin: at the first that is kept when not given, or when it is kept no more; at the end
+    /// when it is past that.
     #[serde(default)]
     offset: u64,
     #[serde(default)]
@@ -47,7 +52,8 @@ pub(super) struct RecordPage {
     start: u64,
     /// The offset of the next record to come.
     end: u64,
-    /// Where to read on.
+    /// Where to read on. Less than what was asked for where that is past the end, as it is when the stream
+    /// was made anew.
     next_offset: u64,
     records: Vec<RecordView>,
 }
@@ -83,8 +89,8 @@ pub(super) async fn read(
     let read = move || streams::fetch(&rows, tenant, id, partition, offset, max);
     let fetched = edge.node.read(read).await?;
     let next_offset = fetched.records.last().map_or_else(
-        // Who is ahead waits there; nobody goes back.
-        || offset.max(fetched.info.start),
+        // Who is past the end would wait there, and see nothing of what comes before.
+        || offset.clamp(fetched.info.start, fetched.info.next),
         |last| last.offset + 1,
     );
     let records = fetched.records.into_iter().map(|record| RecordView::new(partition, record));

@@ -180,9 +180,9 @@ pub(super) async fn seek(
     if edge.node.view_or_row(home, row).await?.is_none() {
         caller.check_room(true)?;
     }
-    let node = edge.node.clone();
+    let (node, id) = (edge.node.clone(), Some(stream.id));
     let offsets = edge.node.read(move || look_up(&node, tenant, &stream, &targets)).await?;
-    let seek = Seek { stream: name.clone(), group: group.clone(), offsets: offsets.clone() };
+    let seek = Seek { stream: name.clone(), group: group.clone(), offsets: offsets.clone(), id };
     match submit(&edge, tenant, &name, None, &Command::Seek(seek)).await? {
         Reply::Sought { epoch } => Ok(Answer(Sought { epoch, offsets })),
         Reply::Refused(refusal) => Err(group_refused(&name, &group, refusal)),

@@ -11,7 +11,7 @@ use kernel::rows::RowsReader;
 use kernel::{Machine, MachineId, TenantId};
 use streams::{
     Append, Command, Commit, Create, Join, MACHINE, NewRecord, PARTITIONS_MAX, Retention, Seek,
-    Settings, Streams, Update, partition_place, place,
+    Settings, StreamId, Streams, Update, partition_place, place,
 };
 
 use super::StreamsModel;
@@ -106,7 +106,19 @@ impl StreamsSubject {
         ledger.streams.get(name).map(|known| (name.0, self.append(random, known)))
     }
 
+    /// The stream that a client has looked up, if it did, just now or before the last one was deleted.
+    fn looked_up(&self, random: &mut Random, name: &Name) -> Option<StreamId> {
+        let ledger = self.ledger.borrow();
+        let dead = ledger.dead.iter().rev().find(|(tenant, _)| *tenant == name.0);
+        match random.below(20) {
+            0 => None,
+            1 => dead.map(|(_, known)| known.id),
+            _ => ledger.streams.get(name).map(|known| known.id),
+        }
+    }
+
     fn commit(&self, random: &mut Random, name: &Name) -> Command {
+        let id = self.looked_up(random, name);
         let ledger = self.ledger.borrow();
         let mine: Vec<&Heard> = ledger.heard.iter().filter(|heard| heard.name == *name).collect();
         // What was heard lately, or long ago.
@@ -118,6 +130,7 @@ impl StreamsSubject {
                 member: None,
                 epoch: None,
                 offsets: offsets(random),
+                id,
             });
         };
         let offsets = match random.below(10) {
@@ -139,7 +152,7 @@ impl StreamsSubject {
             _ => Some(heard.member.clone()),
         };
         let (stream, group) = (name.1.clone(), heard.group.clone());
-        Command::Commit(Commit { stream, group, member, epoch, offsets })
+        Command::Commit(Commit { stream, group, member, epoch, offsets, id })
     }
 
     fn of_home(&self, random: &mut Random, name: &Name, known: Option<&Known>) -> Command {
@@ -157,11 +170,15 @@ impl StreamsSubject {
                     false => random.pick(&[1, 300, 3_000, 3_000, 30_000]),
                 },
                 start: if random.chance(200) { offsets(random) } else { BTreeMap::new() },
+                id: self.looked_up(random, name),
             }),
             45..75 => self.commit(random, name),
             75..85 if self.restless => Command::DeleteGroup { stream, group },
             75..82 => Command::Leave { stream, group, member },
-            82..88 => Command::Seek(Seek { stream, group, offsets: offsets(random) }),
+            82..88 => {
+                let (offsets, id) = (offsets(random), self.looked_up(random, name));
+                Command::Seek(Seek { stream, group, offsets, id })
+            }
             88..91 => Command::DeleteGroup { stream, group },
             91..96 => {
                 let mut settings = settings(random, self.heavy);

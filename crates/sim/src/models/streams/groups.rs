@@ -162,6 +162,15 @@ impl StreamsModel {
 
     /// Of a command about groups of a stream.
     pub(super) fn at_group(&mut self, at: usize, command: &Command) -> Result<Reply, Difference> {
+        let looked_up = match command {
+            Command::Join(Join { id, .. })
+            | Command::Commit(Commit { id, .. })
+            | Command::Seek(Seek { id, .. }) => *id,
+            _ => None,
+        };
+        if looked_up.is_some_and(|id| id != self.streams[at].id) {
+            return Ok(Reply::Refused(Refusal::Gone));
+        }
         let partitions = self.streams[at].settings.partitions;
         let known = |offsets: &BTreeMap<u16, u64>| offsets.keys().all(|p| *p < partitions);
         let reply = match command {
