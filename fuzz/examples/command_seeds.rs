@@ -144,12 +144,12 @@ fn streams_commands() -> Vec<Seed> {
     let id = StreamId { shard: 1, number: 300 };
     let append = Append { id, partition: 2, version: 3, retention, records };
     let start = offsets.clone();
-    let (member_name, session_ms, looked_up) = (member(), 300, Some(id));
+    let looked_up = Some(id);
     let join = Join {
         stream: stream(),
         group: group(),
-        member: member_name,
-        session_ms,
+        member: member(),
+        session_ms: 300,
         start,
         id: looked_up,
     };
@@ -159,21 +159,21 @@ fn streams_commands() -> Vec<Seed> {
         member: Some(member()),
         epoch: Some(300),
         offsets: offsets.clone(),
-        id: Some(id),
+        id: looked_up,
     };
     let update = Update { stream: stream(), version: 300, settings };
     let leave = Command::Leave { stream: stream(), group: group(), member: member() };
     let delete_group = Command::DeleteGroup { stream: stream(), group: group() };
-    let seek = Seek { stream: stream(), group: group(), offsets, id: Some(id) };
+    let seek = Seek { stream: stream(), group: group(), offsets, id: looked_up };
     vec![
         ("streams-create", Command::Create(Create { stream: stream(), settings }).encode()),
         ("streams-update", Command::Update(update).encode()),
         ("streams-delete", Command::Delete { stream: stream() }.encode()),
         ("streams-append", Command::Append(append).encode()),
-        ("streams-join", Command::Join(join).encode()),
+        ("streams-join-v2", Command::Join(join).encode()),
         ("streams-leave", leave.encode()),
-        ("streams-commit", Command::Commit(commit).encode()),
-        ("streams-seek", Command::Seek(seek).encode()),
+        ("streams-commit-v2", Command::Commit(commit).encode()),
+        ("streams-seek-v2", Command::Seek(seek).encode()),
         ("streams-delete-group", delete_group.encode()),
     ]
 }
