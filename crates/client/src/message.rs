@@ -271,8 +271,14 @@ pub struct DeadLetter {
     pub first_failed_at: String,
     /// RFC 3339.
     pub last_failed_at: String,
-    /// What was last said of it.
+    /// What a consumer last said of it; else how its last lease ended.
     pub last_reason: Option<String>,
+    /// When it came to the queue that it is in. RFC 3339.
+    #[serde(default)]
+    pub moved_at: Option<String>,
+    /// Its group where it died.
+    #[serde(default)]
+    pub message_group_id: Option<String>,
 }
 
 impl Message {

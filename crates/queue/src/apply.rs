@@ -10,9 +10,14 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
-use crate::command::{Command, Create, Post, Refusal, Reply, ReserveBody, Settings, Update};
+use crate::command::{
+    Command, Create, Mode, Moved, MovedFrom, Post, Refusal, Reply, ReserveBody, Settings, Update,
+};
 use crate::lane::Ahead;
 use crate::large;
+use crate::parcel::ArchivedBody;
+use crate::query::place;
+use crate::redrive::JobState;
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
 use crate::sweep::TIMER_VERSION;
 use crate::topic;
@@ -148,26 +153,28 @@ impl Machine for Queues {
 
     fn receive(&mut self, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Unreadable> {
         let post = Post::decode(&letter.body)?;
-        let (name, mode) = match &post {
-            Post::Dead(letter) => (letter.queue.clone(), Some(letter.mode)),
-            Post::Moved(moved) => (moved.queue.clone(), Some(moved.mode)),
-            // Whoever deleted a subscription's queue wants no more of it.
-            Post::Fanned(fanned) => (fanned.queue.clone(), None),
-        };
-        if let Some(mode) = mode
-            && self.at_hand.load(turn, &name).is_none()
-        {
-            // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
-            self.make(turn, &name, Settings::usual(mode));
-        }
-        self.at(turn, &name, |desk| {
-            match post {
-                Post::Dead(letter) => desk.take_in(letter),
-                Post::Moved(moved) => desk.take_moved(moved),
-                Post::Fanned(fanned) => desk.take_fanned(fanned),
+        match post {
+            Post::Dead(letter) => {
+                let name = letter.queue.clone();
+                if self.at_hand.load(turn, &name).is_none() {
+                    // Nothing is lost for want of a place: the queue may have been deleted meanwhile.
+                    self.make(turn, &name, Settings::usual(letter.mode));
+                }
+                self.tell(turn, &name, |desk| desk.take_in(letter));
             }
-            Reply::Updated
-        });
+            Post::Moved(moved) => match self.unfit_for(turn, &moved) {
+                None => self.tell(turn, &moved.queue.clone(), |desk| desk.take_moved(moved)),
+                Some(why) => {
+                    let home = place(turn.tenant(), &moved.from.queue);
+                    turn.send(home, MACHINE, Post::Returned(moved, why).encode());
+                }
+            },
+            // Whoever deleted a subscription's queue wants no more of it.
+            Post::Fanned(fanned) => {
+                self.tell(turn, &fanned.queue.clone(), |desk| desk.take_fanned(fanned));
+            }
+            Post::Returned(moved, why) => self.take_back(turn, moved, why),
+        }
         Ok(())
     }
 }
@@ -227,6 +234,36 @@ impl Queues {
         turn.put(counts_key.clone(), row.clone());
         turn.publish(counts_key, Some(row));
         reply
+    }
+
+    /// [`Queues::at`] for what has no answer.
+    fn tell(&mut self, turn: &mut Turn<'_>, name: &str, work: impl FnOnce(&mut Desk<'_, '_>)) {
+        self.at(turn, name, |desk| {
+            work(desk);
+            Reply::Updated
+        });
+    }
+
+    /// Why a message cannot be moved to where it is on its way to. A queue that was deleted does not
+    /// come back to life for it.
+    fn unfit_for(&mut self, turn: &Turn<'_>, moved: &Moved) -> Option<JobState> {
+        let Some((queue, _)) = self.at_hand.load(turn, &moved.queue) else {
+            return Some(JobState::NoQueue);
+        };
+        let fits = (queue.settings.mode == Mode::Fifo) == moved.group.is_some();
+        (!fits).then_some(JobState::OtherMode)
+    }
+
+    /// A message comes back that could not be moved.
+    fn take_back(&mut self, turn: &mut Turn<'_>, moved: Moved, why: JobState) {
+        let MovedFrom { queue: name, number, .. } = &moved.from;
+        let known = self.at_hand.load(turn, name).is_some_and(|(queue, _)| queue.number == *number);
+        if known {
+            self.tell(turn, &name.clone(), |desk| desk.take_back(moved, why));
+        } else if let Some(body) = ArchivedBody::of(&moved.parcel) {
+            // Whoever deleted that queue as well wants no more of it.
+            large::ask_to_delete(turn, body);
+        }
     }
 
     fn make(&mut self, turn: &mut Turn<'_>, name: &str, settings: Settings) -> u64 {
@@ -326,8 +363,16 @@ impl Desk<'_, '_> {
         // Positions are never used twice, or a row would be put that is not new.
         let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
         let lanes = lanes.collect();
-        *self.counts =
-            Counts { totals, last_sequence, lanes, minutes, redrive, ..Counts::default() };
+        let ages_from = last_sequence + 1;
+        *self.counts = Counts {
+            totals,
+            last_sequence,
+            lanes,
+            minutes,
+            redrive,
+            ages_from,
+            ..Counts::default()
+        };
         Reply::Purged
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::filter::Filter;
 use crate::parcel::ArchivedBody;
 use crate::receipt::Receipt;
+use crate::redrive::JobState;
 use crate::state::MessageId;
 
 /// A command. The comment on each gives its tag, which is never reused.
@@ -164,7 +165,7 @@ impl Settings {
             dedup_ms: 5 * 60 * 1000,
             max_messages: None,
             max_bytes: None,
-            max_inflight: if mode == Mode::Fifo { 20_000 } else { 120_000 },
+            max_inflight: 120_000,
             wait_ms: 0,
             max_body_bytes: BODY_BYTES_MAX,
             dedup_by_body: false,
@@ -443,8 +444,12 @@ pub struct Story {
     pub first_failed_ms: u64,
     /// When it last failed.
     pub last_failed_ms: u64,
-    /// What was last said of it.
+    /// What a consumer last said of it; else how its last lease ended.
     pub reason: Option<String>,
+    /// When it came to the dead-letter queue that it is in.
+    pub moved_ms: u64,
+    /// Of a queue with order: a dead-letter queue may have none.
+    pub group: Option<String>,
 }
 
 /// What came of a receipt.
@@ -487,7 +492,7 @@ pub enum Refusal {
     FanOut,
 }
 
-/// A dead message on its way. The body of a letter, tag 1.
+/// A dead message on its way. The body of a letter, tag 1. No release has written version 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// Where to.
@@ -498,22 +503,33 @@ pub struct DeadLetter {
     pub story: Story,
     /// When it was first sent.
     pub sent_ms: u64,
-    /// Of a queue with order.
-    pub group: Option<String>,
+    /// As sent.
+    pub priority: u8,
     /// As sent.
     pub parcel: Bytes,
 }
 
-/// A message on its way from queue to queue. The body of a letter, tag 2.
+/// A message on its way from queue to queue. The body of a letter, tag 2; of tag 4 when it comes back,
+/// because it could not be taken. No release has written version 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     pub(crate) queue: String,
-    /// A queue that is not there is made so.
-    pub(crate) mode: Mode,
     pub(crate) id: MessageId,
     pub(crate) priority: u8,
     pub(crate) group: Option<String>,
     pub(crate) parcel: Bytes,
+    pub(crate) from: MovedFrom,
+}
+
+/// Where a message is moved from, and what it must be there again if it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MovedFrom {
+    pub(crate) queue: String,
+    pub(crate) number: u64,
+    pub(crate) job: u64,
+    pub(crate) sent_ms: u64,
+    pub(crate) group: Option<String>,
+    pub(crate) story: Option<Story>,
 }
 
 /// A message on its way from a topic to a subscription. The body of a letter, tag 3.
@@ -530,6 +546,8 @@ pub(crate) enum Post {
     Dead(DeadLetter),
     Moved(Moved),
     Fanned(Fanned),
+    /// Why it could not be taken: a state that its job ends in.
+    Returned(Moved, JobState),
 }
 
 const NAME: &str = "queue";
@@ -601,17 +619,22 @@ impl Command {
 impl Post {
     pub(crate) fn encode(&self) -> Bytes {
         match self {
-            Post::Dead(letter) => pack(1, 1, letter),
-            Post::Moved(moved) => pack(2, 1, moved),
+            Post::Dead(letter) => pack(1, 2, letter),
+            Post::Moved(moved) => pack(2, 2, moved),
             Post::Fanned(fanned) => pack(3, 1, fanned),
+            Post::Returned(moved, why) => pack(4, 1, &(moved, why)),
         }
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<Post, Unreadable> {
         match split_command(body)? {
-            (1, 1, body) => Ok(Post::Dead(unpack(NAME, body)?)),
-            (2, 1, body) => Ok(Post::Moved(unpack(NAME, body)?)),
+            (1, 2, body) => Ok(Post::Dead(unpack(NAME, body)?)),
+            (2, 2, body) => Ok(Post::Moved(unpack(NAME, body)?)),
             (3, 1, body) => Ok(Post::Fanned(unpack(NAME, body)?)),
+            (4, 1, body) => {
+                let (moved, why) = unpack(NAME, body)?;
+                Ok(Post::Returned(moved, why))
+            }
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }

@@ -170,15 +170,15 @@ impl Desk<'_, '_> {
 
     /// A dead letter arrives, whatever the queue's bounds say: it must not be lost.
     pub(crate) fn take_in(&mut self, letter: DeadLetter) {
-        let DeadLetter { story, sent_ms, group, parcel, .. } = letter;
+        let DeadLetter { story, sent_ms, priority, parcel, .. } = letter;
         let group = match self.settings().mode {
-            Mode::Fifo => Some(group.unwrap_or_default()),
+            Mode::Fifo => Some(story.group.clone().unwrap_or_default()),
             Mode::Standard => None,
         };
         let now_ms = self.turn.now_ms();
         // It says when it was first sent. But its age counts from its arrival, or a message that
         // failed for long would not stay long enough to be looked at.
-        let mut message = self.new_message(sent_ms, 0, group, &parcel);
+        let mut message = self.new_message(sent_ms, priority, group, &parcel);
         message.head.visible_ms = now_ms;
         message.head.id = story.id;
         message.head.story = Some(story);
@@ -456,6 +456,12 @@ impl Desk<'_, '_> {
         }
     }
 
+    /// The time of a lease is over. What a consumer has said of the message says more.
+    pub(crate) fn timed_out(&mut self, message: Message) {
+        let reason = message.head.reason.is_none().then(|| "the lease ended".to_owned());
+        self.failed(message, None, reason);
+    }
+
     /// A lease has ended without an ack: the message is tried again, or is dead.
     pub(crate) fn failed(
         &mut self,
@@ -527,19 +533,23 @@ impl Desk<'_, '_> {
         self.leave(&message);
         let receives = message.receives();
         let Message { head, parcel, .. } = message;
-        // A letter that dies again keeps the story of its first death.
-        let story = head.story.unwrap_or_else(|| Story {
+        let moved_ms = self.turn.now_ms();
+        let first_death = || Story {
             queue: self.name.to_owned(),
             id: head.id,
             receives,
             first_failed_ms: head.first_failed_ms,
             last_failed_ms: head.last_failed_ms,
             reason: head.reason,
-        });
+            moved_ms,
+            group: head.group,
+        };
+        // A letter that dies again keeps the story of its first death.
+        let story = head.story.map_or_else(first_death, |story| Story { moved_ms, ..story });
         let to = place(self.tenant(), &queue);
         let mode = self.settings().mode;
-        let letter =
-            DeadLetter { queue, mode, story, sent_ms: head.sent_ms, group: head.group, parcel };
+        let (sent_ms, priority) = (head.sent_ms, head.priority);
+        let letter = DeadLetter { queue, mode, story, sent_ms, priority, parcel };
         self.turn.send(to, MACHINE, Post::Dead(letter).encode());
     }
 }

@@ -12,14 +12,21 @@
 //! however many messages wait behind one that is leased.
 
 use bytes::Bytes;
-use kernel::rows::{Scan, value_bytes};
+use kernel::TenantId;
+use kernel::rows::{ReadRows, Scan, value_bytes};
 
 use crate::apply::Desk;
 use crate::deliver::Room;
-use crate::state::{Group, Head, Hidden, Message, MessageId, group_key, waiting_key};
+use crate::state::{
+    Counts, Group, Head, Hidden, Message, MessageId, age_key, group_key, read, row, waiting_key,
+};
 
 /// The lane of groups that are ready.
 pub(crate) const READY: u8 = 255;
+/// Messages that may have gone before the oldest is looked for again.
+const AGES_GONE_MAX: u64 = 256;
+/// Sequences that are looked through at a time.
+const AGES_AT_ONCE: u64 = 4096;
 
 impl Desk<'_, '_> {
     fn group(&self, name: &str) -> Group {
@@ -51,6 +58,8 @@ impl Desk<'_, '_> {
         let sequence = message.head.sequence;
         if message.head.hidden == Hidden::Delayed {
             self.hide(&wake_of(&name, sequence), message.head.due_ms);
+        } else {
+            self.list_age(&message);
         }
         self.change_group(&name, |group| {
             group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
@@ -58,6 +67,40 @@ impl Desk<'_, '_> {
         });
         self.look_at_group(&name);
         self.watch_age();
+    }
+
+    /// Groups are not in the order of their age, and one that is blocked is in no lane: so that the
+    /// oldest message of all is found at once, each that counts as visible has a row of its own.
+    fn list_age(&mut self, message: &Message) {
+        let sequence = message.head.sequence;
+        self.counts.ages_from = self.counts.ages_from.min(sequence);
+        let key = age_key(self.tenant(), self.number(), sequence);
+        let visible_ms = Bytes::from(row(&message.head.visible_ms));
+        // After a lease it is there anew.
+        if message.head.leases == 0 {
+            self.turn.put_new(key, visible_ms);
+        } else {
+            self.turn.put(key, visible_ms);
+        }
+    }
+
+    /// Moves on to the oldest that is left, now and then and a bounded way: who looks for it would pass
+    /// what is gone each time.
+    fn note_age_gone(&mut self) {
+        self.counts.ages_gone += 1;
+        if self.counts.ages_gone < AGES_GONE_MAX {
+            return;
+        }
+        let (tenant, queue, end) = (self.tenant(), self.number(), self.counts.last_sequence + 1);
+        let found = if self.counts.visible == 0 {
+            Err(end)
+        } else {
+            oldest_within(self.turn.rows(), tenant, queue, self.counts.ages_from)
+        };
+        self.counts.ages_from = found.map_or_else(|next| next.min(end), |(sequence, _)| sequence);
+        if found.is_ok() || self.counts.ages_from == end {
+            self.counts.ages_gone = 0;
+        }
     }
 
     /// A message counts as delayed until its time comes, wherever in its group it is.
@@ -95,6 +138,10 @@ impl Desk<'_, '_> {
         let key = waiting_key(self.tenant(), self.number(), name, message.head.sequence);
         self.turn.delete(&key);
         self.count_waiting(&message.head, -1);
+        if message.head.hidden == Hidden::No {
+            self.turn.delete(&age_key(self.tenant(), self.number(), message.head.sequence));
+            self.note_age_gone();
+        }
         let after = message.head.sequence + 1;
         self.change_group(name, |group| {
             group.waiting -= 1;
@@ -151,6 +198,7 @@ impl Desk<'_, '_> {
         self.count_waiting(&message.head, -1);
         message.head.hidden = Hidden::No;
         self.count_waiting(&message.head, 1);
+        self.list_age(&message);
         self.turn.put(key, message.encode());
     }
 
@@ -196,6 +244,38 @@ impl Desk<'_, '_> {
         }
         Some(taken)
     }
+}
+
+/// The first message from a sequence on that is visible, and since when; or, when none of the next few
+/// thousand is, where to go on.
+fn oldest_within(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    queue: u64,
+    from: u64,
+) -> Result<(u64, u64), u64> {
+    let next = from + AGES_AT_ONCE;
+    let span = Scan::between(&age_key(tenant, queue, from), &age_key(tenant, queue, next));
+    let (key, visible_ms) = rows.scan(&span.limit(1)).pop().ok_or(next)?;
+    let sequence = key.last_chunk().expect("as age_key puts it");
+    Ok((u64::from_be_bytes(*sequence), read(&visible_ms)))
+}
+
+/// Since when the oldest message is visible of a queue with order.
+pub(crate) fn oldest_visible(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    queue: u64,
+    counts: &Counts,
+) -> Option<u64> {
+    let mut from = counts.ages_from;
+    while counts.visible > 0 && from <= counts.last_sequence {
+        match oldest_within(rows, tenant, queue, from) {
+            Ok((_, visible_ms)) => return Some(visible_ms),
+            Err(next) => from = next,
+        }
+    }
+    None
 }
 
 /// A row that is no message: it stands for a look at one, and at its group.

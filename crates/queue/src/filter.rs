@@ -204,6 +204,8 @@ mod tests {
             first_failed_ms: 1,
             last_failed_ms: 2,
             reason: Some("timeout: db".into()),
+            moved_ms: 2,
+            group: None,
         };
         let by_reason = one("$lastReason", vec![Rule::Prefix("timeout".into())]);
         assert!(by_reason.passes(&parcel(), Some(&story)));

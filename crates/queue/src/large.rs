@@ -77,7 +77,7 @@ pub(crate) fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
     key
 }
 
-fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
+pub(crate) fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
     turn.ask(QueueEffect::DeleteBody(body).encode());
 }
 

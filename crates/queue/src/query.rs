@@ -5,13 +5,12 @@ use kernel::rows::{ReadRows, Scan};
 use kernel::{TenantId, VirtualShard};
 
 use crate::MACHINE;
-use crate::command::{Settings, Story};
-use crate::fifo::READY;
+use crate::command::{Mode, Settings, Story};
+use crate::fifo::{self, READY};
 use crate::large::held_key;
 use crate::parcel::ArchivedBody;
 use crate::state::{
-    Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
-    queue_key, read,
+    Counts, Described, Hidden, Message, MessageId, Queue, key, lane_key, queue_key, read,
 };
 
 /// Where a queue lives.
@@ -150,23 +149,28 @@ pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Descr
 fn describe(rows: &impl ReadRows, tenant: TenantId, definition: Definition) -> Option<Described> {
     let number = definition.number;
     let counts = counts(&rows.get(&counts_row(tenant, number))?);
-    let heads = counts.lanes.iter().filter(|lane| lane.len > 0);
-    let oldest_visible_ms = heads.filter_map(|lane| oldest_of(rows, tenant, number, lane)).min();
+    let oldest_visible_ms = oldest_visible(rows, tenant, &definition, &counts);
     Some(Described { definition, counts, oldest_visible_ms })
 }
 
-fn oldest_of(rows: &impl ReadRows, tenant: TenantId, queue: u64, lane: &Lane) -> Option<u64> {
-    let from = lane_key(tenant, queue, lane.number, lane.head);
-    let to = lane_key(tenant, queue, lane.number, lane.next);
-    let (_, row) = rows.scan(&Scan::between(&from, &to).limit(1)).pop()?;
-    let row = if lane.number == READY {
-        let group = std::str::from_utf8(&row).expect("pushed from a string");
-        let waiting = Scan::prefix(&group_key(tenant, b'w', queue, group)).limit(1);
-        rows.scan(&waiting).pop()?.1
-    } else {
-        row
-    };
-    Some(Message::decode(&row).head.sent_ms)
+fn oldest_visible(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    definition: &Definition,
+    counts: &Counts,
+) -> Option<u64> {
+    let queue = definition.number;
+    if definition.settings.mode == Mode::Fifo {
+        return fifo::oldest_visible(rows, tenant, queue, counts);
+    }
+    let lanes = counts.lanes.iter().filter(|lane| lane.len > 0);
+    let heads = lanes.filter_map(|lane| {
+        let from = lane_key(tenant, queue, lane.number, lane.head);
+        let to = lane_key(tenant, queue, lane.number, lane.next);
+        let (_, row) = rows.scan(&Scan::between(&from, &to).limit(1)).pop()?;
+        Some(Message::decode(&row).head.visible_ms)
+    });
+    heads.min()
 }
 
 /// Whether a queue has the body of this message, which lies in the archive.

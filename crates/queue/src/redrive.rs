@@ -3,7 +3,8 @@
 //! ```text
 //!   start ──▶ running ──▶ done        a timer for each step, so a restart goes on where it was
 //!                │
-//!                └─ cancel ──▶ cancelled
+//!                ├─ cancel ──▶ cancelled
+//!                └─ a message comes back ──▶ failed
 //! ```
 //!
 //! A step walks on from the row where the last one stopped, and sends what it takes as letters, in
@@ -11,19 +12,23 @@
 //! after the job began is left alone, or two queues that fail into each other would never be done.
 //! A group of which somebody has a message, or of which one waits for its time, is left as it is from
 //! there on: it is moved in its order, or not at all.
+//!
+//! A letter that finds no queue, or one of the other mode, comes back: its message is put to the end, and
+//! the job has failed.
 
 use bytes::{BufMut, Bytes};
 use kernel::TenantId;
+use kernel::codec::{unpack, versioned_as};
 use kernel::rows::{ReadRows, Scan, value_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::apply::Desk;
-use crate::command::{Mode, Moved, Post, Refusal, Reply, StartRedrive};
+use crate::command::{Mode, Moved, MovedFrom, Post, Refusal, Reply, StartRedrive};
 use crate::fifo::READY;
 use crate::parcel::Parcel;
 use crate::query::place;
-use crate::state::{Message, key, read, row, waiting_key};
+use crate::state::{Message, key, waiting_key};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
@@ -59,6 +64,24 @@ pub struct Job {
     cursor: Vec<u8>,
     /// What came later is left alone.
     last_sequence: u64,
+    /// Of those that were moved, how many came back.
+    pub returned: u64,
+}
+
+impl Job {
+    fn encode(&self) -> Vec<u8> {
+        versioned_as(2, self)
+    }
+
+    /// Reads a row of this machine's. Version 1 lacks the last field.
+    fn decode(row: &[u8]) -> Job {
+        let newest = match row {
+            [1, body @ ..] => &[body, &[0]].concat(),
+            [2, body @ ..] => body,
+            _ => panic!("a job of a version that this binary is too old for"),
+        };
+        unpack("a job of a queue", newest).expect("rows are this machine's alone")
+    }
 }
 
 /// How far a job is.
@@ -70,6 +93,10 @@ pub enum JobState {
     Done,
     /// Somebody ended it.
     Cancelled,
+    /// It failed: there is no queue where messages were to go.
+    NoQueue,
+    /// It failed: one of the two queues keeps order, and the other does not.
+    OtherMode,
 }
 
 fn job_key(tenant: TenantId, queue: u64, job: u64) -> Vec<u8> {
@@ -81,14 +108,14 @@ fn job_key(tenant: TenantId, queue: u64, job: u64) -> Vec<u8> {
 /// A job of a queue.
 #[must_use]
 pub fn job(rows: &impl ReadRows, tenant: TenantId, queue: u64, job: u64) -> Option<Job> {
-    rows.get(&job_key(tenant, queue, job)).map(|row| read(&row))
+    rows.get(&job_key(tenant, queue, job)).map(|row| Job::decode(&row))
 }
 
 /// The jobs of a queue that it remembers, the latest last.
 #[must_use]
 pub fn jobs(rows: &impl ReadRows, tenant: TenantId, queue: u64) -> Vec<Job> {
     let found = rows.scan(&Scan::prefix(&key(tenant, b'r', queue)).limit(JOBS_MAX + 1));
-    found.iter().map(|(_, row)| read(row)).collect()
+    found.iter().map(|(_, row)| Job::decode(row)).collect()
 }
 
 impl Desk<'_, '_> {
@@ -116,8 +143,9 @@ impl Desk<'_, '_> {
             ended_ms: None,
             cursor: Vec::new(),
             last_sequence: self.counts.last_sequence,
+            returned: 0,
         };
-        self.turn.put(job_key(tenant, queue, number), row(&job));
+        self.turn.put(job_key(tenant, queue, number), job.encode());
         let timer = self.set(now_ms);
         self.counts.redrive = Some((number, timer));
         Reply::Redriving { job: number }
@@ -140,7 +168,7 @@ impl Desk<'_, '_> {
     fn end_job(&mut self, job: &mut Job, state: JobState) {
         job.state = state;
         job.ended_ms = Some(self.turn.now_ms());
-        self.turn.put(job_key(self.tenant(), self.number(), job.number), row(job));
+        self.turn.put(job_key(self.tenant(), self.number(), job.number), job.encode());
     }
 
     /// The job's next step.
@@ -162,7 +190,7 @@ impl Desk<'_, '_> {
         };
         let more = self.step(&mut job, budget);
         if more {
-            self.turn.put(job_key(self.tenant(), self.number(), number), row(&job));
+            self.turn.put(job_key(self.tenant(), self.number(), number), job.encode());
             let timer = self.set(next_ms);
             self.counts.redrive = Some((number, timer));
         } else {
@@ -227,7 +255,7 @@ impl Desk<'_, '_> {
         if !job.asked.dry_run {
             job.moved += 1;
             self.take_out(row_key, &message);
-            self.move_to(target, message);
+            self.move_to(target, message, job.number);
         }
         true
     }
@@ -250,16 +278,24 @@ impl Desk<'_, '_> {
         self.counts.totals.moved += 1;
     }
 
-    fn move_to(&mut self, queue: String, message: Message) {
+    fn move_to(&mut self, queue: String, message: Message, job: u64) {
         let to = place(self.tenant(), &queue);
         let Message { head, parcel, .. } = message;
+        let lost_group = head.story.as_ref().and_then(|story| story.group.clone());
         let moved = Moved {
             queue,
-            mode: self.settings().mode,
             id: head.id,
             priority: head.priority,
-            group: head.group,
+            group: head.group.clone().or(lost_group),
             parcel,
+            from: MovedFrom {
+                queue: self.name.to_owned(),
+                number: self.number(),
+                job,
+                sent_ms: head.sent_ms,
+                group: head.group,
+                story: head.story,
+            },
         };
         self.turn.send(to, MACHINE, Post::Moved(moved).encode());
     }
@@ -267,14 +303,39 @@ impl Desk<'_, '_> {
     /// A message arrives from another queue, whatever the queue's bounds say: as if new, under the
     /// name it had.
     pub(crate) fn take_moved(&mut self, moved: Moved) {
-        let group = match self.settings().mode {
-            Mode::Fifo => Some(moved.group.unwrap_or_default()),
-            Mode::Standard => None,
-        };
         let now_ms = self.turn.now_ms();
-        let mut message = self.new_message(now_ms, moved.priority, group, &moved.parcel);
+        let mut message = self.new_message(now_ms, moved.priority, moved.group, &moved.parcel);
         message.head.id = moved.id;
         self.counts.totals.sent += 1;
         self.put_in(message, now_ms);
+    }
+
+    /// A message comes back that could not be moved. It is what it was, at the end: what was behind it
+    /// may have been received meanwhile.
+    pub(crate) fn take_back(&mut self, moved: Moved, why: JobState) {
+        let MovedFrom { job: number, sent_ms, group, story, .. } = moved.from;
+        let now_ms = self.turn.now_ms();
+        let mut message = self.new_message(sent_ms, moved.priority, group, &moved.parcel);
+        message.head.visible_ms = now_ms;
+        message.head.id = moved.id;
+        message.head.story = story;
+        self.counts.totals.sent += 1;
+        self.put_in(message, now_ms);
+        // A job of long ago is not remembered.
+        let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) else {
+            return;
+        };
+        job.returned += 1;
+        if let Some((running, timer)) = self.counts.redrive
+            && running == number
+        {
+            self.turn.cancel_timer(crate::state::timer(timer));
+            self.counts.redrive = None;
+        }
+        if job.state != JobState::Cancelled {
+            job.state = why;
+        }
+        job.ended_ms = job.ended_ms.or(Some(now_ms));
+        self.turn.put(job_key(self.tenant(), self.number(), number), job.encode());
     }
 }

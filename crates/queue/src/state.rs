@@ -9,6 +9,7 @@
 //!   'x'   queue, sequence                     until when a lease was extended
 //!   'w'   queue, group, sequence              message of a queue with order, waiting
 //!   'g'   queue, group                        Group
+//!   'a'   queue, sequence                     since when that message, which waits, is visible
 //!   'k'   queue, digest                       what was sent under a deduplication key
 //!   'e'   queue, until, digest                when to forget it
 //!   't'   topic's name                        Topic: number, subscriptions and their filters
@@ -110,6 +111,10 @@ pub struct Counts {
     pub(crate) hidden_cursor: Vec<u8>,
     /// The same of deduplication keys to be forgotten.
     pub(crate) forget_cursor: Vec<u8>,
+    /// No message of a queue with order that is visible has a sequence before this one.
+    pub(crate) ages_from: u64,
+    /// Messages that have gone since that was looked for.
+    pub(crate) ages_gone: u64,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
@@ -117,15 +122,18 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Counts {
     pub(crate) fn encode(&self) -> Bytes {
-        versioned_as(2, self).into()
+        versioned_as(3, self).into()
     }
 
-    /// Reads a row of this machine's. No release has written version 1.
+    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last two
+    /// fields.
     pub(crate) fn decode(row: &[u8]) -> Counts {
-        let [2, body @ ..] = row else {
-            panic!("counts of a version that this binary cannot read")
+        let newest = match row {
+            [2, body @ ..] => &[body, &[0, 0]].concat(),
+            [3, body @ ..] => body,
+            _ => panic!("counts of a version that this binary cannot read"),
         };
-        unpack("counts of a queue", body).expect("rows are this machine's alone")
+        unpack("counts of a queue", newest).expect("rows are this machine's alone")
     }
 
     /// Messages, or groups with messages, that a receiver would get now.
@@ -187,7 +195,7 @@ pub struct Described {
     pub definition: Definition,
     /// What is in it.
     pub counts: Counts,
-    /// When the oldest message that can be received was sent.
+    /// Since when the oldest message is visible that counts as visible.
     pub oldest_visible_ms: Option<u64>,
 }
 
@@ -217,7 +225,7 @@ impl Hidden {
 
 /// What is known of a message besides what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct Head<S = Story> {
     pub(crate) id: MessageId,
     pub(crate) sequence: u64,
     pub(crate) sent_ms: u64,
@@ -234,7 +242,47 @@ pub(crate) struct Head {
     pub(crate) first_failed_ms: u64,
     pub(crate) last_failed_ms: u64,
     pub(crate) reason: Option<String>,
-    pub(crate) story: Option<Story>,
+    pub(crate) story: Option<S>,
+}
+
+/// A story as rows of versions 1 and 2 have it.
+#[derive(Deserialize)]
+struct StoryV1 {
+    queue: String,
+    id: MessageId,
+    receives: u32,
+    first_failed_ms: u64,
+    last_failed_ms: u64,
+    reason: Option<String>,
+}
+
+impl From<StoryV1> for Story {
+    fn from(old: StoryV1) -> Story {
+        let StoryV1 { queue, id, receives, first_failed_ms, last_failed_ms, reason } = old;
+        let (moved_ms, group) = (last_failed_ms, None);
+        Story { queue, id, receives, first_failed_ms, last_failed_ms, reason, moved_ms, group }
+    }
+}
+
+impl From<Head<StoryV1>> for Head {
+    fn from(old: Head<StoryV1>) -> Head {
+        Head {
+            id: old.id,
+            sequence: old.sequence,
+            sent_ms: old.sent_ms,
+            visible_ms: old.visible_ms,
+            priority: old.priority,
+            group: old.group,
+            hidden: old.hidden,
+            due_ms: old.due_ms,
+            leases: old.leases,
+            first_received_ms: old.first_received_ms,
+            first_failed_ms: old.first_failed_ms,
+            last_failed_ms: old.last_failed_ms,
+            reason: old.reason,
+            story: old.story.map(Story::from),
+        }
+    }
 }
 
 impl Head {
@@ -287,13 +335,13 @@ impl Message {
         self.head.leases - self.unseen
     }
 
-    /// `[1][head][parcel]`, or `[2][unseen][head][parcel]` of the few that have such leases.
+    /// `[3][head][parcel]`, or `[4][unseen][head][parcel]` of the few that have such leases.
     pub(crate) fn encode(&self) -> Bytes {
         let mut row = Vec::with_capacity(self.parcel.len() + 64);
         if self.unseen == 0 {
-            row.push(1);
+            row.push(3);
         } else {
-            row.push(2);
+            row.push(4);
             row = postcard::to_extend(&self.unseen, row).expect("plain data serialises");
         }
         let mut row = postcard::to_extend(&self.head, row).expect("plain data serialises");
@@ -301,15 +349,20 @@ impl Message {
         row.into()
     }
 
-    /// Reads a row of this machine's, sharing its bytes.
+    /// Reads a row of this machine's, sharing its bytes. 1 and 2 were 3 and 4, with less of a story.
     pub(crate) fn decode(row: &Bytes) -> Message {
         const OURS: &str = "rows are this machine's alone";
         let (unseen, rest): (u32, &[u8]) = match row[0] {
-            1 => (0, &row[1..]),
-            2 => postcard::take_from_bytes(&row[1..]).expect(OURS),
+            1 | 3 => (0, &row[1..]),
+            2 | 4 => postcard::take_from_bytes(&row[1..]).expect(OURS),
             _ => panic!("a message of a version that this binary is too old for"),
         };
-        let (head, parcel): (Head, &[u8]) = postcard::take_from_bytes(rest).expect(OURS);
+        let (head, parcel): (Head, &[u8]) = if row[0] > 2 {
+            postcard::take_from_bytes(rest).expect(OURS)
+        } else {
+            let (old, parcel): (Head<StoryV1>, _) = postcard::take_from_bytes(rest).expect(OURS);
+            (old.into(), parcel)
+        };
         Message { head, unseen, parcel: row.slice_ref(parcel) }
     }
 }
@@ -402,6 +455,12 @@ pub(crate) fn waiting_key(tenant: TenantId, queue: u64, group: &str, sequence: u
     key
 }
 
+pub(crate) fn age_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'a', queue);
+    key.put_u64(sequence);
+    key
+}
+
 pub(crate) fn dedup_key(tenant: TenantId, queue: u64, digest: &[u8; 16]) -> Vec<u8> {
     let mut key = key(tenant, b'k', queue);
     key.put_slice(digest);
@@ -421,7 +480,7 @@ pub(crate) fn forget_key(
 }
 
 /// Kinds of rows that a queue has many of.
-pub(crate) const CONTENTS: [u8; 7] = *b"lhxwgke";
+pub(crate) const CONTENTS: [u8; 8] = *b"lhxwgake";
 
 pub(crate) fn row<T: Serialize>(value: &T) -> Vec<u8> {
     versioned(value)

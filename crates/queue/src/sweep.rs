@@ -129,7 +129,7 @@ impl Desk<'_, '_> {
         match message.head.hidden {
             Hidden::Leased | Hidden::Extended => {
                 self.end_lease(until_ms, &message);
-                self.failed(message, None, Some("the lease ended".to_owned()));
+                self.timed_out(message);
             }
             Hidden::Delayed | Hidden::Retry => {
                 self.unhide(until_ms, &message);

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use bytes::{BufMut, Bytes};
-use kernel::codec::{split_command, versioned};
+use kernel::codec::{split_command, versioned, versioned_as};
 use kernel::machine::machine_key;
 use kernel::mail::Letter;
 use kernel::rows::Scan;
@@ -29,6 +29,8 @@ enum Fault {
     CancelDoesNothing,
     MovedLetterIsDropped,
     MovedLetterComesTwice,
+    ReturnedLetterIsDropped,
+    MovedLetterMakesAQueue,
     PublishedLetterIsDropped,
     PublishedLetterComesTwice,
     FilterOfASubscriptionIsForgotten,
@@ -39,6 +41,7 @@ enum Fault {
 /// Kinds of letters.
 const MOVED: u8 = 2;
 const PUBLISHED: u8 = 3;
+const RETURNED: u8 = 4;
 
 struct BrokenMoves {
     queue: Box<dyn Machine>,
@@ -82,11 +85,11 @@ impl BrokenMoves {
         let row_key = job_key(tenant, queue, job.number);
         let mut other = job;
         change(&mut other);
-        turn.put(row_key.clone(), versioned(&other));
+        turn.put(row_key.clone(), versioned_as(2, &other));
         self.queue.fire(turn, timer);
         if let Some(mut after) = queue::job(turn.rows(), tenant, queue, other.number) {
             after.asked = asked;
-            turn.put(row_key, versioned(&after));
+            turn.put(row_key, versioned_as(2, &after));
         }
     }
 
@@ -114,7 +117,7 @@ impl BrokenMoves {
         if !self.begun.contains(&job.number) {
             let cancel = Command::CancelRedrive { queue: name.to_owned(), job: job.number };
             self.queue.apply(turn, &cancel.encode()).expect("it can be read");
-            turn.put(job_key(turn.tenant(), queue, job.number), versioned(&job));
+            turn.put(job_key(turn.tenant(), queue, job.number), versioned_as(2, &job));
         }
     }
 
@@ -224,8 +227,17 @@ impl Machine for BrokenMoves {
     fn receive(&mut self, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Unreadable> {
         let (kind, _, _) = split_command(&letter.body)?;
         match (self.fault, kind) {
-            (Fault::MovedLetterIsDropped, MOVED) | (Fault::PublishedLetterIsDropped, PUBLISHED) => {
-                Ok(())
+            (Fault::MovedLetterIsDropped, MOVED)
+            | (Fault::PublishedLetterIsDropped, PUBLISHED)
+            | (Fault::ReturnedLetterIsDropped, RETURNED) => Ok(()),
+            (Fault::MovedLetterMakesAQueue, MOVED) => {
+                // The letter begins with the name.
+                let (length, rest) = (usize::from(letter.body[2]), &letter.body[3..]);
+                let name = std::str::from_utf8(&rest[..length]).expect("short names only");
+                let settings = queue::Settings::usual(queue::Mode::Standard);
+                let create = queue::Create { queue: name.to_owned(), settings };
+                self.queue.apply(turn, &Command::Create(create).encode())?;
+                self.queue.receive(turn, letter)
             }
             (Fault::MovedLetterComesTwice, MOVED)
             | (Fault::PublishedLetterComesTwice, PUBLISHED) => {
@@ -253,7 +265,7 @@ fn a_redrive_that_copies_is_found() {
 
 #[test]
 fn a_dry_run_that_moves_is_found() {
-    check_found(broken!(Fault::DryRunMoves), &["lost, at", "skipped and waiting of job"]);
+    check_found(broken!(Fault::DryRunMoves), &["lost, at", "returned and waiting of job"]);
 }
 
 #[test]
@@ -292,6 +304,22 @@ fn a_moved_message_that_is_lost_on_its_way_is_found() {
 #[test]
 fn a_moved_message_that_comes_twice_is_found() {
     check_found(broken!(Fault::MovedLetterComesTwice), &["should not be there"]);
+}
+
+#[test]
+fn a_message_that_is_lost_on_its_way_back_is_found() {
+    check_found(
+        broken!(Fault::ReturnedLetterIsDropped),
+        &["lost, at", "returned and waiting of job"],
+    );
+}
+
+#[test]
+fn a_queue_that_comes_back_to_life_is_found() {
+    check_found(
+        broken!(Fault::MovedLetterMakesAQueue),
+        &["a queue that is gone", "queues: expected"],
+    );
 }
 
 #[test]

@@ -28,18 +28,21 @@ impl Session<'_> {
         ask: input::StartMessageMoveTask,
     ) -> Result<Output, SqsError> {
         let queue = self.name_of_arn(&ask.source_arn)?;
-        if self.find(&queue).await?.is_none() {
-            return Err(no_source());
-        }
+        let Some(source) = self.find(&queue).await? else { return Err(no_source()) };
         if self.names(String::new(), None, feeds(&queue), 1).await?.is_empty() {
             let why = "Source queue must be configured as a Dead Letter Queue.";
             return Err(SqsError::value(&ask.source_arn, "SourceArn", why));
         }
         let target = ask.destination_arn.as_deref().map(|arn| self.name_of_arn(arn)).transpose()?;
-        if let Some(target) = &target
-            && self.find(target).await?.is_none()
-        {
-            return Err(ErrorKind::ResourceNotFound.because("The destination does not exist."));
+        if let Some(target) = &target {
+            let Some(known) = self.find(target).await? else {
+                return Err(ErrorKind::ResourceNotFound.because("The destination does not exist."));
+            };
+            if known.settings.mode != source.settings.mode {
+                let arn = ask.destination_arn.as_deref().unwrap_or_default();
+                let why = "The type of the destination queue must match that of the source queue.";
+                return Err(SqsError::value(arn, "DestinationArn", why));
+            }
         }
         let rate = ask.max_number_of_messages_per_second;
         let per_second = rate.and_then(|rate| u32::try_from(rate).ok());
@@ -76,7 +79,8 @@ impl Session<'_> {
         }
         self.submit(name, &Command::CancelRedrive { queue: name.to_owned(), job }).await?;
         let jobs = self.jobs(name).await?;
-        let moved = jobs.iter().find(|known| known.number == job).map_or(0, |job| job.moved);
+        let moved =
+            jobs.iter().find(|known| known.number == job).map_or(0, |job| job.moved - job.returned);
         let approximate_number_of_messages_moved = count(moved);
         Ok(output::CancelMessageMoveTaskResult { approximate_number_of_messages_moved }.into())
     }
@@ -98,6 +102,12 @@ impl Session<'_> {
             JobState::Running => ("RUNNING", true),
             JobState::Done => ("COMPLETED", false),
             JobState::Cancelled => ("CANCELLED", false),
+            JobState::NoQueue | JobState::OtherMode => ("FAILED", false),
+        };
+        let failure_reason = match job.state {
+            JobState::Running | JobState::Done | JobState::Cancelled => None,
+            JobState::NoQueue => Some("AWS.SimpleQueueService.NonExistentQueue"),
+            JobState::OtherMode => Some("AWS.SimpleQueueService.UnsupportedOperation"),
         };
         let rate = job.asked.per_second.and_then(|rate| i32::try_from(rate).ok());
         output::ListMessageMoveTasksResultEntry {
@@ -107,9 +117,9 @@ impl Session<'_> {
             source_arn: Some(self.arn(name)),
             destination_arn: job.asked.target.as_deref().map(|target| self.arn(target)),
             max_number_of_messages_per_second: rate,
-            approximate_number_of_messages_moved: count(job.moved),
+            approximate_number_of_messages_moved: count(job.moved - job.returned),
             approximate_number_of_messages_to_move: count(job.waiting),
-            failure_reason: None,
+            failure_reason: failure_reason.map(str::to_owned),
             started_timestamp: count(job.started_ms),
         }
     }

@@ -134,6 +134,7 @@ fn a_group_whose_next_message_is_not_due_is_not_ready_when_the_first_is_gone() {
 #[test]
 fn a_group_that_was_moved_away_is_not_ready() {
     let mut bench = fifo();
+    bench.create("others", Settings::usual(Mode::Fifo));
     bench.send_all(vec![grouped("a", "1"), grouped("b", "2"), grouped("a", "3")]);
     let target = Some("others".to_owned());
     bench.apply(&Command::StartRedrive(StartRedrive {
@@ -207,4 +208,77 @@ fn groups_have_their_bytes_and_those_of_before_are_read() {
     let old = [1, 1, 2, 1, 1, 0xac, 2, 4];
     let place = None;
     assert_eq!(crate::state::Group::decode(&old), crate::state::Group { place, ..group });
+}
+
+#[test]
+fn the_oldest_is_known_behind_whatever_it_waits() {
+    let mut bench = fifo();
+    bench.send_all(vec![grouped("a", "a1"), grouped("a", "a2")]);
+    bench.advance(5000);
+    bench.send_all(vec![grouped("b", "b1")]);
+    let first = bench.receive(1).remove(0);
+    // Its group is in no lane while somebody has its first message.
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
+    bench.ack(&[first.receipt]);
+    // And behind the other group now.
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
+    let got = bench.receive(2);
+    let receipts: Vec<Receipt> = got.iter().map(|delivery| delivery.receipt).collect();
+    bench.ack(&receipts);
+    assert_eq!(bench.described().oldest_visible_ms, None);
+}
+
+#[test]
+fn what_waits_for_another_try_is_not_the_oldest_but_what_is_behind_it_is() {
+    let mut bench = fifo();
+    bench.send_all(vec![grouped("g", "1")]);
+    bench.advance(1000);
+    bench.send_all(vec![grouped("g", "2")]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(600_000));
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS + 1000));
+    bench.advance(600_000);
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
+}
+
+#[test]
+fn many_that_are_gone_are_not_passed_each_time_the_oldest_is_looked_for() {
+    let mut bench = fifo();
+    bench.send_all(vec![grouped("blocked", "first"), grouped("blocked", "second")]);
+    bench.receive(1);
+    for _ in 0..60 {
+        bench.send_all((0..100).map(|n| grouped("g", &n.to_string())).collect());
+        let receipts: Vec<Receipt> = bench.receive(100).iter().map(|d| d.receipt).collect();
+        assert_eq!(receipts.len(), 100);
+        bench.ack(&receipts);
+    }
+    let described = bench.described();
+    assert_eq!((described.oldest_visible_ms, described.counts.ages_from), (Some(START_MS), 2));
+    bench.advance(30_000);
+    let blocked: Vec<Receipt> = bench.receive(10).iter().map(|d| d.receipt).collect();
+    bench.ack(&blocked);
+    assert_eq!(bench.described().oldest_visible_ms, None);
+    // One that comes back is found again, however far the others were.
+    let late = NewMessage { delay_ms: Some(1000), ..grouped("late", "1") };
+    bench.send_all(vec![late]);
+    let late_sequence = bench.described().counts.last_sequence;
+    for _ in 0..3 {
+        bench.send_all((0..100).map(|n| grouped("g", &n.to_string())).collect());
+        let receipts: Vec<Receipt> = bench.receive(100).iter().map(|d| d.receipt).collect();
+        bench.ack(&receipts);
+    }
+    assert!(bench.described().counts.ages_from > late_sequence);
+    bench.advance(1000);
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS + 31_000));
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.ack(&[receipt]);
+    // Only so many are looked at with each that goes, until it is where the others are.
+    bench.send_all((0..300).map(|n| grouped("g", &n.to_string())).collect());
+    for _ in 0..3 {
+        let receipts: Vec<Receipt> = bench.receive(99).iter().map(|d| d.receipt).collect();
+        bench.ack(&receipts);
+    }
+    let described = bench.described();
+    assert_eq!(described.oldest_visible_ms, Some(START_MS + 31_000));
+    assert!(described.counts.ages_from > 6000, "{}", described.counts.ages_from);
 }

@@ -32,6 +32,7 @@ fn with_dead(mode: Mode, count: usize) -> Bench {
     settings.dead_letter_queue = Some(DEAD.into());
     let mut bench = bench(settings);
     bench.create(DEAD, Settings::usual(mode));
+    bench.create("elsewhere", Settings::usual(mode));
     for n in 0..count {
         let kind = if n % 2 == 0 { "even" } else { "odd" };
         let group = (mode == Mode::Fifo).then(|| format!("g{}", n % 3));
@@ -288,12 +289,13 @@ fn what_is_too_old_is_not_given_a_new_life() {
     let job = bench.start(StartRedrive { target: Some("elsewhere".into()), ..ask() });
     bench.advance(1);
     assert_eq!((bench.job(job).state, bench.job(job).moved), (JobState::Done, 0));
-    assert!(queue(&bench.rig.rows, TENANT, "elsewhere").is_none());
+    assert_eq!(bench.of("elsewhere").counts.totals.sent, 0);
 }
 
 #[test]
 fn a_step_reads_some_megabytes_whatever_it_passes() {
     let mut bench = fifo();
+    bench.create("others", Settings::usual(Mode::Fifo));
     let heavy = "x".repeat(256 << 10);
     // Nothing of the group is to be moved, because its first message is not due.
     for n in 0..100 {
@@ -309,4 +311,79 @@ fn a_step_reads_some_megabytes_whatever_it_passes() {
     let done = bench.job_of(JOBS, job);
     assert_eq!((done.state, done.moved), (JobState::Done, 2));
     assert_eq!(texts(&bench.receive_from("others", 10)), ["1", "2"]);
+}
+
+#[test]
+fn a_queue_that_was_deleted_stays_so_and_what_was_on_its_way_comes_back() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = with_dead(mode, 5);
+        let before =
+            peek_all(&bench.rig.rows, TENANT, bench.of(DEAD).definition.number, PeekState::Visible);
+        bench.apply(&Command::Delete { queue: JOBS.into() });
+        let job = bench.start(ask());
+        bench.advance(1);
+        let ended = bench.job(job);
+        assert_eq!(
+            (ended.state, ended.moved, ended.returned),
+            (JobState::NoQueue, 5, 5),
+            "{mode:?}"
+        );
+        assert!(queue(&bench.rig.rows, TENANT, JOBS).is_none(), "it came back to life");
+        let counts = bench.of(DEAD).counts;
+        assert_eq!((counts.visible, counts.redrive), (5, None));
+        let number = bench.of(DEAD).definition.number;
+        let after = peek_all(&bench.rig.rows, TENANT, number, PeekState::Visible);
+        let told = |peeked: &[Peeked]| {
+            let told =
+                peeked.iter().map(|p| (p.id.sequence, p.sent_ms, p.group.clone(), p.story.clone()));
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(told(&after), told(&before), "it is what it was");
+        // And once there is a queue again, they go there.
+        bench.create(JOBS, Settings::usual(mode));
+        let again = bench.start(ask());
+        bench.advance(1);
+        assert_eq!((bench.job(again).state, bench.job(again).moved), (JobState::Done, 5));
+    }
+}
+
+#[test]
+fn a_job_with_a_rate_ends_when_the_first_message_comes_back() {
+    let mut bench = with_dead(Mode::Standard, 5);
+    let target = Some("elsewhere".to_owned());
+    let job = bench.start(StartRedrive { target, per_second: Some(2), ..ask() });
+    bench.advance(1);
+    assert_eq!(bench.of("elsewhere").counts.visible, 1);
+    bench.apply(&Command::Delete { queue: "elsewhere".into() });
+    bench.advance(10_000);
+    let ended = bench.job(job);
+    assert_eq!((ended.state, ended.moved, ended.returned), (JobState::NoQueue, 2, 1));
+    assert_eq!((ended.ended_ms.is_some(), bench.of(DEAD).counts.visible), (true, 4));
+}
+
+#[test]
+fn what_has_order_is_not_moved_where_there_is_none_and_what_lost_its_group_gets_it_again() {
+    let mut bench = with_dead(Mode::Fifo, 3);
+    bench.create("plain", Settings::usual(Mode::Standard));
+    let job = bench.start(StartRedrive { target: Some("plain".into()), ..ask() });
+    bench.advance(1);
+    assert_eq!(
+        (bench.job(job).state, bench.of("plain").counts.totals.sent),
+        (JobState::OtherMode, 0)
+    );
+    assert_eq!(bench.of(DEAD).counts.visible, 3);
+
+    // The dead letters of a queue with order, in a queue without.
+    let described = bench.described().definition;
+    let settings = Settings { dead_letter_queue: Some("plain".into()), ..described.settings };
+    let update = Update { queue: JOBS.into(), version: described.version, settings };
+    assert_eq!(bench.apply(&Command::Update(update)), Reply::Updated);
+    bench.send_all(vec![NewMessage { group: Some("g".into()), ..parcel("1", "odd") }]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(0));
+    assert_eq!(bench.of("plain").counts.visible, 1);
+    let job = bench.start(StartRedrive { queue: "plain".into(), ..ask() });
+    bench.advance(1);
+    assert_eq!(bench.job_of("plain", job).state, JobState::Done);
+    assert_eq!(bench.receive(1).remove(0).group.as_deref(), Some("g"));
 }

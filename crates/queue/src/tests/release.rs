@@ -115,10 +115,38 @@ fn golden_bytes() {
     let seen = Message { head, unseen: 0, parcel };
     let rest = [3, 5, 0xac, 2, 0xac, 2, 1, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, b'p'];
     let unseen = Message { unseen: 2, ..seen.clone() };
-    for (message, begin, receives) in [(seen, &[1][..], 4), (unseen, &[2, 2], 2)] {
+    for (message, begin, receives) in [(seen, &[3][..], 4), (unseen, &[4, 2], 2)] {
         let golden = Bytes::from([begin, &rest].concat());
         assert_eq!(message.encode(), golden);
         assert_eq!(Message::decode(&golden), message);
         assert_eq!(message.receives(), receives);
+        // As it was before stories told more.
+        let old = [&[begin[0] - 2], &begin[1..], &rest].concat();
+        assert_eq!(Message::decode(&Bytes::from(old)), message);
     }
+}
+
+#[test]
+fn a_story_has_its_bytes_and_those_of_before_are_read() {
+    let id = MessageId { shard: 0, queue: 1, sequence: 2 };
+    let story = Story {
+        queue: "q".into(),
+        id,
+        receives: 3,
+        first_failed_ms: 4,
+        last_failed_ms: 5,
+        reason: Some("r".into()),
+        moved_ms: 6,
+        group: Some("g".into()),
+    };
+    let head = Head { story: Some(story.clone()), ..Head::new(id, 2, 1, None) };
+    let message = Message { head, unseen: 0, parcel: Bytes::from_static(b"p") };
+    let head = [0, 1, 2, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let told = [1, b'q', 0, 1, 2, 3, 4, 5, 1, 1, b'r'];
+    let golden = [&[3][..], &head, &told, &[6, 1, 1, b'g'], b"p"].concat();
+    assert_eq!(message.encode(), golden);
+    assert_eq!(Message::decode(&golden.into()), message);
+    let old = Message::decode(&[&[1][..], &head, &told, b"p"].concat().into());
+    let less = Story { moved_ms: 5, group: None, ..story };
+    assert_eq!((old.head.story, &old.parcel[..]), (Some(less), &b"p"[..]));
 }

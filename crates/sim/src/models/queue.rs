@@ -30,11 +30,13 @@ use bytes::Bytes;
 use kernel::codec::{split_command, unpack};
 use kernel::machine::Place;
 use kernel::{TenantId, Unreadable};
-use queue::{Command, DeadLetter, Mode, Refusal, Reply, SendRefusal, Settings, Totals};
+use queue::{
+    Command, DeadLetter, JobState, MACHINE, Mode, Refusal, Reply, SendRefusal, Settings, Totals,
+};
 
 pub use clients::QueueSubject;
 use ledger::{BodyOf, Ledger, Name};
-use letters::{Moved, Parting, Post};
+use letters::{Moved, MovedFrom, Parting, Post};
 use plain::{Message, New, Queue, Rank, State};
 use topics::Topic;
 
@@ -160,18 +162,61 @@ impl QueueModel {
     }
 
     fn take_dead(&mut self, tenant: TenantId, letter: DeadLetter) -> Result<(), Difference> {
-        let DeadLetter { queue, mode, story, sent_ms, group, parcel } = letter;
-        let (id, due_ms, story) = (story.id, self.now_ms, Some(story));
-        let new = New { id, sent_ms, due_ms, priority: 0, group, story, parcel };
+        let DeadLetter { queue, mode, story, sent_ms, priority, parcel } = letter;
+        let (id, due_ms, group) = (story.id, self.now_ms, story.group.clone());
+        let new = New { id, sent_ms, due_ms, priority, group, story: Some(story), parcel };
         self.take_in(&(tenant, queue), mode, new)
     }
 
-    /// As if new, under the name it had.
-    fn take_moved(&mut self, tenant: TenantId, moved: Moved) -> Result<(), Difference> {
-        let Moved { queue, mode, id, priority, group, parcel } = moved;
+    /// Why a message cannot be moved to where it is on its way to.
+    fn why_unfit(&self, tenant: TenantId, moved: &Moved) -> Option<JobState> {
+        let mut queues = self.queues.iter();
+        let target = queues.find(|queue| (queue.name.0, &queue.name.1) == (tenant, &moved.queue));
+        match target {
+            None => Some(JobState::NoQueue),
+            Some(target) if target.is_fifo() == moved.group.is_some() => None,
+            Some(_) => Some(JobState::OtherMode),
+        }
+    }
+
+    /// As if new, under the name it had; or it is sent back.
+    fn take_moved(&mut self, scene: &mut Scene<'_>, moved: Moved) -> Result<(), Difference> {
+        let tenant = scene.tenant();
+        if let Some(why) = self.why_unfit(tenant, &moved) {
+            let home = (tenant, moved.from.queue.clone());
+            let mut ledger = self.ledger.borrow_mut();
+            ledger.sent_back(moved.id, &(tenant, moved.queue.clone()), &home)?;
+            scene.send(queue::place(tenant, &home.1), MACHINE, moved.return_letter(why));
+            return Ok(());
+        }
+        let Moved { queue, id, priority, group, parcel, .. } = moved;
         let (sent_ms, due_ms) = (self.now_ms, self.now_ms);
+        let mode = if group.is_some() { Mode::Fifo } else { Mode::Standard };
         let new = New { id, sent_ms, due_ms, priority, group, story: None, parcel };
         self.take_in(&(tenant, queue), mode, new)
+    }
+
+    /// A message comes back, and is put to the end.
+    fn take_back(
+        &mut self,
+        tenant: TenantId,
+        (moved, why): (Moved, JobState),
+    ) -> Result<(), Difference> {
+        let Moved { id, priority, parcel, from, .. } = moved;
+        let MovedFrom { queue: name, number, job: job_number, sent_ms, group, story } = from;
+        let name = (tenant, name);
+        let at = self.find(&name).filter(|at| self.queues[*at].number == Some(number));
+        let Some(at) = at else {
+            let mut ledger = self.ledger.borrow_mut();
+            return ledger.unwanted(id, &name, "both queues were deleted");
+        };
+        let (due_ms, mode) = (self.now_ms, self.queues[at].settings.mode);
+        self.take_in(&name, mode, New { id, sent_ms, due_ms, priority, group, story, parcel })?;
+        let mut jobs = self.queues[at].jobs.iter_mut();
+        if let Some(job) = jobs.find(|job| job.number == job_number) {
+            job.came_back(why, due_ms);
+        }
+        Ok(())
     }
 }
 
@@ -264,9 +309,10 @@ impl Model for QueueModel {
         let unreadable = |error: Unreadable| error.to_string();
         let tenant = scene.tenant();
         match split_command(body).map_err(unreadable)? {
-            (1, 1, body) => self.take_dead(tenant, unpack("queue", body).map_err(unreadable)?),
-            (2, 1, body) => self.take_moved(tenant, unpack("queue", body).map_err(unreadable)?),
+            (1, 2, body) => self.take_dead(tenant, unpack("queue", body).map_err(unreadable)?),
+            (2, 2, body) => self.take_moved(scene, unpack("queue", body).map_err(unreadable)?),
             (3, 1, body) => self.take_fanned(tenant, unpack("queue", body).map_err(unreadable)?),
+            (4, 1, body) => self.take_back(tenant, unpack("queue", body).map_err(unreadable)?),
             (tag, version, _) => Err(format!("a letter of kind {tag}, version {version}")),
         }
     }

@@ -4,7 +4,7 @@ use kernel::Machine;
 use sim::{Choice, Options, Parts, run};
 
 /// Seeds within which a broken machine must be found.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 200;
 
 /// Some seed must fail, and say so in one of these words. Others may see it by what follows from it.
 pub(crate) fn check_found(

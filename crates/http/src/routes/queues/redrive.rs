@@ -33,7 +33,11 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .body::<RedriveAsk>()
                 .example(r#"{"maxMessagesPerSecond": 100, "filter": {"kind": ["mail"]}}"#)
                 .gives::<RedriveStarted>(202, "It has begun")
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]),
+                .problems(&[
+                    ProblemKind::NotFound,
+                    ProblemKind::Conflict,
+                    ProblemKind::Unprocessable,
+                ]),
         )
         .get(
             "/v1/redrives",
@@ -113,11 +117,16 @@ pub(super) struct RedriveView {
     redrive_id: String,
     queue: String,
     target_queue: Option<String>,
-    /// `running`, `done` or `cancelled`.
+    /// `running`, `done`, `cancelled` or `failed`.
     state: &'static str,
+    /// Of one that failed: there is no queue where messages were to go, or it keeps order and this one
+    /// does not, or the other way round. Those that were on their way are back at this queue's end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<&'static str>,
     /// Messages that passed the filter and have somewhere to go.
     matched: u64,
-    /// Of these, messages that were moved: all of them, or none in a `dryRun`.
+    /// Of these, messages that were moved: all of them, or none in a `dryRun`, or without those that came
+    /// back to a redrive that failed.
     moved: u64,
     /// Messages that were looked at and left: they did not pass the filter, or have nowhere to go.
     /// Without a `targetQueue` that is so of what did not die in another queue.
@@ -163,11 +172,16 @@ async fn start(
     let definition = find(&edge, &caller, &name).await?;
     let (ask, raw) = body.map_or_else(Default::default, |body| (body.value, body.raw));
     let start = ask.check(&name)?;
-    if let Some(target) = &start.target
-        && service::find(&edge, caller.tenant, target).await?.is_none()
-    {
-        let detail = format!("at targetQueue: there is no queue `{target}`");
-        return Err(ProblemKind::NotFound.because(detail));
+    if let Some(target) = &start.target {
+        let Some(known) = service::find(&edge, caller.tenant, target).await? else {
+            let detail = format!("at targetQueue: there is no queue `{target}`");
+            return Err(ProblemKind::NotFound.because(detail));
+        };
+        if known.settings.mode != definition.settings.mode {
+            let detail = "at targetQueue: a FIFO queue and one that is none do not fit: groups would be \
+                          lost, or missing";
+            return Err(ProblemKind::Unprocessable.because(detail));
+        }
     }
     let key = idempotency.with(caller.tenant, &raw);
     let command = Command::StartRedrive(start);
@@ -222,9 +236,15 @@ fn shown(id: String, job: Job) -> RedriveView {
             JobState::Running => "running",
             JobState::Done => "done",
             JobState::Cancelled => "cancelled",
+            JobState::NoQueue | JobState::OtherMode => "failed",
+        },
+        failure_reason: match job.state {
+            JobState::Running | JobState::Done | JobState::Cancelled => None,
+            JobState::NoQueue => Some("queue-not-found"),
+            JobState::OtherMode => Some("other-mode"),
         },
         matched: job.matched,
-        moved: job.moved,
+        moved: job.moved - job.returned,
         skipped: job.skipped,
         waiting: job.waiting,
         dry_run: job.asked.dry_run,

@@ -62,7 +62,13 @@ struct DeadLetterView {
     receive_count: u32,
     first_failed_at: String,
     last_failed_at: String,
+    /// What a consumer last said of it; else how its last lease ended.
     last_reason: Option<String>,
+    /// When it came to this queue.
+    moved_at: String,
+    /// Its group where it died, also if this queue has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_group_id: Option<String>,
 }
 
 impl From<Story> for DeadLetterView {
@@ -74,6 +80,8 @@ impl From<Story> for DeadLetterView {
             first_failed_at: rfc3339(story.first_failed_ms).to_string(),
             last_failed_at: rfc3339(story.last_failed_ms).to_string(),
             last_reason: story.reason,
+            moved_at: rfc3339(story.moved_ms).to_string(),
+            message_group_id: story.group,
         }
     }
 }

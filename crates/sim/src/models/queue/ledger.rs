@@ -160,6 +160,16 @@ impl Ledger {
         self.step(id, &Where::OnTheWay(to.clone()), Where::In(to.clone()))
     }
 
+    /// A letter is sent back.
+    pub(super) fn sent_back(
+        &mut self,
+        id: MessageId,
+        from: &Name,
+        to: &Name,
+    ) -> Result<(), Difference> {
+        self.step(id, &Where::OnTheWay(from.clone()), Where::OnTheWay(to.clone()))
+    }
+
     /// A letter has come to where nobody wants it.
     pub(super) fn unwanted(
         &mut self,
@@ -167,7 +177,8 @@ impl Ledger {
         to: &Name,
         why: &'static str,
     ) -> Result<(), Difference> {
-        self.step(id, &Where::OnTheWay(to.clone()), Where::Gone(why))
+        self.step(id, &Where::OnTheWay(to.clone()), Where::Gone(why))?;
+        self.body_of.remove(&key(id)).map_or(Ok(()), |body| self.end_body(body))
     }
 
     /// When everything pending has been done, and years have passed, no message is on its way, and

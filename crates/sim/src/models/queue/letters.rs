@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kernel::ShardId;
 use kernel::codec::pack;
 use kernel::machine::Place;
-use queue::{DeadLetter, MACHINE, MessageId, Mode, NewMessage, Peeked, Story};
+use queue::{DeadLetter, JobState, MACHINE, MessageId, NewMessage, Peeked, Story};
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Name;
@@ -18,11 +18,28 @@ use crate::subject::Difference;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Moved {
     pub(super) queue: String,
-    pub(super) mode: Mode,
     pub(super) id: MessageId,
     pub(super) priority: u8,
     pub(super) group: Option<String>,
     pub(super) parcel: Bytes,
+    pub(super) from: MovedFrom,
+}
+
+/// Where it is moved from, and what it is there again if it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MovedFrom {
+    pub(super) queue: String,
+    pub(super) number: u64,
+    pub(super) job: u64,
+    pub(super) sent_ms: u64,
+    pub(super) group: Option<String>,
+    pub(super) story: Option<Story>,
+}
+
+impl Moved {
+    pub(super) fn return_letter(&self, why: JobState) -> Bytes {
+        pack(4, 1, &(self, why))
+    }
 }
 
 /// A message on its way from a topic.
@@ -50,15 +67,17 @@ impl Post {
 
     fn encode(&self) -> Bytes {
         match self {
-            Post::Dead(letter) => pack(1, 1, letter),
-            Post::Moved(moved) => pack(2, 1, moved),
+            Post::Dead(letter) => pack(1, 2, letter),
+            Post::Moved(moved) => pack(2, 2, moved),
         }
     }
 
     /// What it is known by where it has arrived.
     fn story(&self) -> (MessageId, Option<&Story>, Option<&str>) {
         match self {
-            Post::Dead(letter) => (letter.story.id, Some(&letter.story), letter.group.as_deref()),
+            Post::Dead(letter) => {
+                (letter.story.id, Some(&letter.story), letter.story.group.as_deref())
+            }
             Post::Moved(moved) => (moved.id, None, moved.group.as_deref()),
         }
     }
@@ -85,6 +104,11 @@ impl Parting {
     fn source(&self) -> (&Name, bool) {
         (&self.from, matches!(self.post, Post::Dead(_)))
     }
+}
+
+/// What a message is known by that has come back.
+fn back(moved: &Moved) -> (MessageId, Option<&Story>, Option<&str>) {
+    (moved.id, moved.from.story.as_ref(), moved.from.group.as_deref())
 }
 
 fn shard_of(name: &Name, place: Place) -> ShardId {
@@ -119,15 +143,30 @@ impl Arrivals {
             let at = outbox.iter().position(|(_, other)| *other == body)?;
             return Some(outbox.remove(at).0);
         }
+        if let Post::Moved(moved) = &parting.post
+            && model.why_unfit(to.0, moved).is_some()
+        {
+            // It comes back, in this entry: that is where it can be seen.
+            return self.take_here(model, scene, &parting.from, &back(moved));
+        }
+        self.take_here(model, scene, &to, &parting.post.story())
+    }
+
+    fn take_here(
+        &mut self,
+        model: &QueueModel,
+        scene: &Scene<'_>,
+        to: &Name,
+        (id, story, group): &(MessageId, Option<&Story>, Option<&str>),
+    ) -> Option<u64> {
         let here = self.here.entry(to.clone()).or_insert_with(|| {
-            let known = model.queues.iter().find(|queue| queue.name == to);
+            let known = model.queues.iter().find(|queue| queue.name == *to);
             let last = known.map_or(0, |queue| queue.last_sequence);
-            look::newer_than(scene.rows, &to, last)
+            look::newer_than(scene.rows, to, last)
         });
-        let (id, story, group) = parting.post.story();
         let at = here.iter().position(|peeked| {
             let grouped = peeked.group.as_deref().is_none_or(|g| g == group.unwrap_or_default());
-            (peeked.id, peeked.story.as_ref(), grouped) == (id, story, true)
+            (&peeked.id, &peeked.story.as_ref(), grouped) == (id, story, true)
         })?;
         Some(here.remove(at).sequence)
     }

@@ -15,7 +15,7 @@ use super::plain::{Class, Message, Queue, Rank, State};
 use crate::subject::{Difference, Sight, same, short};
 
 /// Kinds of rows of which nothing is left when no message is.
-const KINDS_OF_MESSAGES: [u8; 9] = *b"lhxwgkebo";
+const KINDS_OF_MESSAGES: [u8; 10] = *b"lhxwgakebo";
 
 impl QueueModel {
     pub(super) fn look(&mut self, sight: &Sight<'_>) -> Result<(), Difference> {
@@ -249,15 +249,20 @@ fn adopt_order(queue: &mut Queue, visible: &[u64]) -> Result<(), Difference> {
     Ok(())
 }
 
-/// The time shown is that of a message which can be received, where one certainly can.
+/// The time shown is that of the first message that is visible, where there is order; else that of one.
 fn check_oldest(queue: &Queue, described: &Described) -> Result<(), Difference> {
-    let Some(oldest_ms) = described.oldest_visible_ms else {
-        let mut visible = queue.messages.iter().filter_map(Message::free);
-        let any = !queue.is_fifo() && visible.any(|free| !free.delayed);
-        return same("anything visible", &any, &false);
+    let is_visible = |message: &&Message| message.free().is_some_and(|free| !free.delayed);
+    let mut visible = queue.messages.iter().filter(is_visible);
+    let oldest_ms = described.oldest_visible_ms;
+    if queue.is_fifo() {
+        let first = visible.min_by_key(|message| message.sequence);
+        return same("since when the oldest is visible", &first.map(|m| m.visible_ms), &oldest_ms);
+    }
+    let known = match oldest_ms {
+        Some(oldest_ms) => visible.any(|message| message.visible_ms == oldest_ms),
+        None => visible.next().is_none(),
     };
-    let known = queue.messages.iter().any(|message| message.sent_ms == oldest_ms);
-    same("a message was sent then", &true, &known)
+    same("a message is visible since then", &true, &known)
 }
 
 /// What has come to a queue after this one, in order, wherever it is there.

@@ -265,9 +265,12 @@ impl Queue {
             first_failed_ms: message.first_failed_ms.expect("it has just failed"),
             last_failed_ms: now_ms,
             reason: message.reason,
+            moved_ms: now_ms,
+            group: message.group,
         });
-        let (mode, sent_ms, group) = (self.settings.mode, message.sent_ms, message.group);
-        DeadLetter { queue, mode, story, sent_ms, group, parcel: message.parcel }
+        let story = Story { moved_ms: now_ms, ..story };
+        let (mode, sent_ms, priority) = (self.settings.mode, message.sent_ms, message.priority);
+        DeadLetter { queue, mode, story, sent_ms, priority, parcel: message.parcel }
     }
 
     /// At least and at most.
@@ -303,7 +306,9 @@ impl Queue {
         for (due_ms, sequence) in due {
             let mut rank = Rank { step, order: Some((Class::Time, due_ms, sequence)) };
             let message = self.messages.iter_mut().find(|m| m.sequence == sequence);
-            match &mut message.expect("found above").state {
+            let message = message.expect("found above");
+            let said = message.reason.clone();
+            match &mut message.state {
                 State::Free(free) => {
                     if free.from_ms != free.to_ms {
                         rank.order = None;
@@ -311,7 +316,7 @@ impl Queue {
                     (free.delayed, free.rank) = (false, rank);
                 }
                 State::Leased { .. } => {
-                    let reason = Some("the lease ended".to_owned());
+                    let reason = said.or(Some("the lease ended".to_owned()));
                     dead.extend(self.fail(sequence, (now_ms, rank), None, reason, ledger)?);
                 }
             }

@@ -30,6 +30,8 @@ pub(super) struct Job {
     matched: u64,
     moved: u64,
     skipped: u64,
+    /// Of those that were moved, how many came back.
+    returned: u64,
     /// At least and at most: what was too old may have counted or not.
     waiting: (u64, u64),
     started_ms: u64,
@@ -145,6 +147,15 @@ impl Job {
         (self.state, self.ended_ms) = (state, Some(now_ms));
     }
 
+    /// A message came back.
+    pub(super) fn came_back(&mut self, why: JobState, now_ms: u64) {
+        self.returned += 1;
+        self.ended_ms.get_or_insert(now_ms);
+        if self.state != JobState::Cancelled {
+            self.state = why;
+        }
+    }
+
     /// Compares with what is told of it.
     pub(super) fn look(&mut self, row: &JobRow) -> Result<(), Difference> {
         let waiting = row.waiting.clamp(self.waiting.0, self.waiting.1);
@@ -152,10 +163,10 @@ impl Job {
         let expected = (self.number, &self.asked, self.state, self.started_ms, self.ended_ms);
         let actual = (row.number, &row.asked, row.state, row.started_ms, row.ended_ms);
         same("job", &expected, &actual)?;
-        let expected = [self.matched, self.moved, self.skipped, waiting];
-        let actual = [row.matched, row.moved, row.skipped, row.waiting];
+        let expected = [self.matched, self.moved, self.skipped, self.returned, waiting];
+        let actual = [row.matched, row.moved, row.skipped, row.returned, row.waiting];
         same(
-            &format!("matched, moved, skipped and waiting of job {}", self.number),
+            &format!("matched, moved, skipped, returned and waiting of job {}", self.number),
             &expected,
             &actual,
         )
@@ -204,6 +215,7 @@ impl QueueModel {
             matched: 0,
             moved: 0,
             skipped: 0,
+            returned: 0,
             waiting: (visible(false), visible(true)),
             started_ms: now_ms,
             ended_ms: None,

@@ -6,7 +6,7 @@ use queue::{JobState, PeekState};
 
 use super::super::QueueModel;
 use super::super::ledger::Ledger;
-use super::super::letters::{Arrivals, Moved, Parting, Post};
+use super::super::letters::{Arrivals, Moved, MovedFrom, Parting, Post};
 use super::super::plain::{Free, Message, Queue};
 use super::{Job, STEP_ROWS_MAX, lane, place};
 use crate::naive::Scene;
@@ -124,20 +124,30 @@ impl Queue {
         may.filter_map(|m| Some((m.clone(), job.target(self, m)?))).collect()
     }
 
-    fn letter(&self, message: &Message, target: &str) -> Parting {
+    fn letter(&self, job: u64, message: &Message, target: &str) -> Parting {
+        let story = message.story.clone();
+        let lost_group = story.as_ref().and_then(|story| story.group.clone());
         let moved = Moved {
             queue: target.to_owned(),
-            mode: self.settings.mode,
             id: message.id,
             priority: message.priority,
-            group: message.group.clone(),
+            group: message.group.clone().or(lost_group),
             parcel: message.parcel.clone(),
+            from: MovedFrom {
+                queue: self.name.1.clone(),
+                number: self.number.expect("its number was seen when its job began"),
+                job,
+                sent_ms: message.sent_ms,
+                group: message.group.clone(),
+                story,
+            },
         };
         Parting { from: self.name.clone(), post: Post::Moved(moved) }
     }
 
     fn let_go(
         &mut self,
+        job: u64,
         going: &[(Message, String)],
         ledger: &mut Ledger,
     ) -> Result<Vec<Parting>, Difference> {
@@ -145,7 +155,7 @@ impl Queue {
         let mut letters = Vec::new();
         for (message, target) in going {
             ledger.posted(message.id, &self.name, &(self.name.0, target.clone()))?;
-            letters.push(self.letter(message, target));
+            letters.push(self.letter(job, message, target));
         }
         Ok(letters)
     }
@@ -181,8 +191,9 @@ impl QueueModel {
             job.check(now_ms)?;
             let queue = &mut self.queues[at];
             queue.check_order(&job, &going)?;
+            let number = job.number;
             queue.jobs.push(job);
-            partings.extend(queue.let_go(&going, &mut self.ledger.borrow_mut())?);
+            partings.extend(queue.let_go(number, &going, &mut self.ledger.borrow_mut())?);
             queue.note_ready(now_ms, self.step);
         }
         Ok(())
@@ -216,7 +227,7 @@ impl QueueModel {
         let mut arrivals = Arrivals::default();
         let (mut going, mut rest) = (Vec::new(), Vec::new());
         for (message, target) in may {
-            match arrivals.take(self, scene, &queue.letter(&message, &target)) {
+            match arrivals.take(self, scene, &queue.letter(job.number, &message, &target)) {
                 Some(place) => going.push((place, (message, target))),
                 None => rest.push((u64::MAX, (message, target))),
             }

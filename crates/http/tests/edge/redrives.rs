@@ -1,0 +1,68 @@
+//! Redrives that cannot do what was asked for.
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+
+/// A queue `jobs` whose dead letters are in `dead`: so many of them.
+async fn with_dead(server: &Server, count: u64, mode: &str) {
+    let queue =
+        json!({"name": "jobs", "maxReceiveCount": 1, "deadLetterQueue": "dead", "mode": mode});
+    server.make(queue).await;
+    server.make(json!({"name": "dead", "mode": mode})).await;
+    let group = (mode == "FIFO").then_some("g");
+    for n in 0..count {
+        server.send_to("jobs", json!({"body": n, "priority": 7, "messageGroupId": group})).await;
+        let message = server.receive("jobs", json!({})).await.remove(0);
+        let settled = server.settle("jobs", &message, "nack", json!({"reason": "full"})).await;
+        assert_eq!(settled.status, 204);
+    }
+    while server.look("dead").await["visible"] != count {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn failed(server: &Server, body: Value) -> Value {
+    let started = server.post("/v1/queues/dead:redrive", &body.to_string()).await;
+    let id = Server::ok(&started, 202)["redriveId"].as_str().expect("an id").to_owned();
+    loop {
+        let job = Server::ok(&server.get(&format!("/v1/redrives/{id}")).await, 200);
+        // From another shard messages come back one by one, when the job may already have done its part.
+        if job["state"] == "failed" && job["moved"] == 0 {
+            return job;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_gone_does_not_come_back_and_its_letters_stay_as_they_are() {
+    let (server, _) = Server::start_product(3).await;
+    with_dead(&server, 3, "STANDARD").await;
+    let before = server.get("/v1/queues/dead/messages").await.json()["messages"].clone();
+    assert_eq!(server.send("DELETE", "/v1/queues/jobs", "", "").await.status, 204);
+    let job = failed(&server, json!({})).await;
+    assert_eq!((&job["failureReason"], &job["matched"]), (&json!("queue-not-found"), &json!(3)));
+    server.get("/v1/queues/jobs").await.problem(404, "not-found");
+    let after = server.get("/v1/queues/dead/messages").await.json()["messages"].clone();
+    let told = |messages: &Value| -> Vec<Value> {
+        let messages = messages.as_array().expect("a list").iter();
+        messages.map(|m| json!([m["messageId"], m["deadLetter"], m["sentAt"], m["body"]])).collect()
+    };
+    assert_eq!(told(&after), told(&before));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn dead_letters_of_groups_are_not_moved_where_there_are_none() {
+    let (server, _) = Server::start_product(2).await;
+    with_dead(&server, 1, "FIFO").await;
+    server.make(json!({"name": "plain"})).await;
+    let refused = server.post("/v1/queues/dead:redrive", r#"{"targetQueue": "plain"}"#).await;
+    assert!(refused.problem(422, "unprocessable").contains("targetQueue"));
+    let dead = server.receive("dead", json!({})).await.remove(0);
+    let story = &dead["deadLetter"];
+    assert_eq!((&story["messageGroupId"], &story["lastReason"]), (&json!("g"), &json!("full")));
+    assert_eq!(story["movedAt"], story["lastFailedAt"]);
+    server.stop().await;
+}
