@@ -146,15 +146,17 @@ impl NewQueue {
         &self,
         edge: &Edge,
         caller: &Caller,
+        key: Option<kernel::IdempotencyKey>,
     ) -> Result<String, Problem> {
         let (name, wanted) = self.check()?;
         if self.is_name_only
+            && !edge.node.is_answered(queue::place(caller.tenant, name), key).await?
             && let Some(there) = service::find(edge, caller.tenant, name).await?
         {
             let shard = edge.node.shard_number(queue::place(caller.tenant, name));
             return Ok(queue_id(shard, there.number));
         }
-        let (_, Answer(made)) = make(edge, caller, name, wanted, None).await?;
+        let (_, Answer(made)) = make(edge, caller, name, wanted, key).await?;
         Ok(made.queue_id)
     }
 
