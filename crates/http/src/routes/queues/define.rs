@@ -36,7 +36,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .example(r#"{"name": "email-send", "maxReceiveCount": 8, "deadLetterQueue": "email-dead"}"#)
                 .gives::<QueueMade>(201, "Created")
                 .gives::<QueueMade>(200, "It was there, with these settings")
-                .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded, ProblemKind::Unprocessable]))
         .get("/v1/queues", "queues.list", list,
             doc("List queues").scope("read").query::<NamesQuery>()
                 .gives::<Page<QueueView>>(200, "By name"))
@@ -48,7 +48,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 `maxReceiveCount` with `deadLetterQueue`, or `retryBackoff`. The mode never changes.")
                 .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
                 .example(r#"{"maxReceiveCount": 5}"#)
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded,
+                    ProblemKind::Unprocessable]))
         .delete("/v1/queues/{queue}", "queues.delete", delete,
             doc("Delete a queue and everything in it").gives_nothing(204, "Gone")
                 .problems(&[ProblemKind::NotFound]))

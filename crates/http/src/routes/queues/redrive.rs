@@ -33,7 +33,11 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .body::<RedriveAsk>()
                 .example(r#"{"maxMessagesPerSecond": 100, "filter": {"kind": ["mail"]}}"#)
                 .gives::<RedriveStarted>(202, "It has begun")
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict]),
+                .problems(&[
+                    ProblemKind::NotFound,
+                    ProblemKind::Conflict,
+                    ProblemKind::Unprocessable,
+                ]),
         )
         .get(
             "/v1/redrives",

@@ -52,7 +52,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
                 .gives::<SubscriptionMade>(201, "It gets what is published")
                 .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded,
+                    ProblemKind::Unprocessable]))
         .get("/v1/topics/{topic}/subscriptions", "topics.subscriptions", subscriptions,
             doc("List the subscriptions of a topic").scope("read").query::<PageQuery>()
                 .gives::<Page<SubscriptionView>>(200, "By name").problems(NOT_THERE))
