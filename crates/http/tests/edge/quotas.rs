@@ -117,6 +117,9 @@ async fn messages_a_second_count_in_every_dialect_and_a_batch_of_n_is_n() {
         assert!((500_000..=1_001_000).contains(&wait_ms), "{wait_ms}");
     }
     refused(&shop.call("PUT", "/q/jobs", json!("by hand")).await, "publishPerSecond", true);
+    let metrics = shop.server.get("/metrics").await.body;
+    let told = "stampede_throttled_total{tenant=\"shop\",quota=\"publishPerSecond\"} ";
+    assert!(metrics.contains(told), "who is refused is told: {metrics}");
     let url = shop.url("jobs");
     let send = json!({"QueueUrl": url, "MessageBody": "x"});
     let quota = "publishPerSecond";
