@@ -325,7 +325,8 @@ fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
     let max = settings.max_body_bytes;
     let detail = match why {
         TooLarge::Attributes => format!("at attributes: they have more than {max} bytes"),
-        TooLarge::Whole => {
+        // A topic has no such bound.
+        TooLarge::Whole | TooLarge::ForQueue(_) => {
             format!(
                 "at body: with its attributes it has more than the {max} bytes that topics take"
             )
