@@ -199,8 +199,7 @@ pub struct QueueMade {
     pub queue_id: String,
     /// As asked for.
     pub name: String,
-    /// Whether this call made it. Of a subscription, whether it subscribed it; that is also false when
-    /// the answer was lost, and the call came again.
+    /// Whether this call made it. Of a subscription, whether it subscribed it.
     #[serde(default)]
     pub created: bool,
 }

@@ -46,6 +46,8 @@ pub enum RedriveState {
     Done,
     /// Somebody ended it.
     Cancelled,
+    /// It could not go on: see [`Redrive::failure_reason`].
+    Failed,
 }
 
 /// A redrive.
@@ -55,8 +57,17 @@ pub enum RedriveState {
 pub struct Redrive {
     /// Its name.
     pub redrive_id: String,
+    /// The queue that messages are moved out of.
+    #[serde(default)]
+    pub queue: String,
+    /// Where to; `None` for the queue that each message died in.
+    #[serde(default)]
+    pub target_queue: Option<String>,
     /// Whether it goes on.
     pub state: RedriveState,
+    /// Why it does not, when it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
     /// Messages that were moved.
     #[serde(default)]
     pub moved: u64,
@@ -66,9 +77,27 @@ pub struct Redrive {
     /// Messages that were left where they are.
     #[serde(default)]
     pub skipped: u64,
+    /// Messages that could be received when it began; it does not change.
+    #[serde(default)]
+    pub waiting: u64,
     /// Whether it only counts.
     #[serde(default)]
     pub dry_run: bool,
+    /// RFC 3339.
+    #[serde(default)]
+    pub started_at: String,
+    /// RFC 3339; `None` while it goes on.
+    #[serde(default)]
+    pub ended_at: Option<String>,
+}
+
+impl Redrive {
+    /// About so many messages that it has not come to. What was received meanwhile, or is left alone
+    /// for the order of its group, is among them.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.waiting.saturating_sub(self.matched.saturating_add(self.skipped))
+    }
 }
 
 #[derive(Deserialize)]

@@ -157,8 +157,7 @@ impl Topics {
         filter: Option<&Value>,
     ) -> Result<QueueMade, Error> {
         let call = Call::new(Method::POST, ["v1", "topics", topic, "subscriptions"]);
-        // Twice is as once: it is there, with this filter.
-        let call = call.json(&NewSubscription { filter, queue })?.repeatable();
+        let call = call.json(&NewSubscription { filter, queue })?.keyed();
         let (made, created) = self.client.make::<QueueMade>(call).await?;
         Ok(QueueMade { created, ..made })
     }

@@ -66,7 +66,7 @@ pub use query::{
 };
 pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};
-pub use state::{Counts, Described, MessageId, Rates, Totals};
+pub use state::{Counts, Described, MessageId, Rates, Totals, message_bytes};
 pub use topic::{
     FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Topic, topic, topic_names, topic_place, topic_row,
 };

@@ -320,7 +320,8 @@ pub(crate) struct Message {
 const MESSAGE_BYTES: u64 = 100;
 
 /// What a message with this parcel counts, with what of it lies in the archive.
-pub(crate) fn message_bytes(parcel: &Bytes) -> u64 {
+#[must_use]
+pub fn message_bytes(parcel: &Bytes) -> u64 {
     let archived = ArchivedBody::of(parcel).map_or(0, |body| body.bytes);
     parcel.len() as u64 + MESSAGE_BYTES + archived
 }

@@ -7,6 +7,17 @@ use super::{Caller, Tenant};
 use crate::problem::{Problem, ProblemKind};
 use crate::telemetry::metrics::throttled;
 
+impl Tenant {
+    /// Counts a refusal by a quota, so that it can be watched who is refused by what.
+    pub(crate) fn counted<T>(&self, tried: Result<T, Problem>) -> Result<T, Problem> {
+        tried.inspect_err(|problem| {
+            if let Some(quota) = problem.quota() {
+                throttled(&self.name, quota, 1);
+            }
+        })
+    }
+}
+
 impl Caller {
     fn tenant_known(&self) -> &Tenant {
         &self.known.tenant
@@ -23,19 +34,21 @@ impl Caller {
             return Ok(());
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        tenant.gauge.charge_messages(self.auth().now_ns(), tenant.message_rate, count)
+        let now_ns = self.auth().now_ns();
+        tenant.counted(tenant.gauge.charge_messages(now_ns, tenant.message_rate, count))
     }
 
     /// Whether one queue more may be made, which keeps messages for so long.
     pub(crate) fn check_new_queue(&self, retention_ms: u64) -> Result<(), Problem> {
         self.check_room(true)?;
-        quota::check_queues(self.quotas(), self.auth().node().usage(self.tenant))?;
+        let usage = self.auth().node().usage(self.tenant);
+        self.tenant_known().counted(quota::check_queues(self.quotas(), usage))?;
         self.check_retention(retention_ms)
     }
 
     /// Whether a queue may keep messages for so long.
     pub(crate) fn check_retention(&self, retention_ms: u64) -> Result<(), Problem> {
-        quota::check_retention(self.quotas(), retention_ms)
+        self.tenant_known().counted(quota::check_retention(self.quotas(), retention_ms))
     }
 
     /// How long a queue may keep messages, if there is a bound.
@@ -45,20 +58,21 @@ impl Caller {
 
     /// Messages that may be leased besides those that are, at least one.
     pub(crate) fn leases_left(&self) -> Result<u64, Problem> {
-        quota::leases_left(self.quotas(), self.auth().node().usage(self.tenant))
+        let usage = self.auth().node().usage(self.tenant);
+        self.tenant_known().counted(quota::leases_left(self.quotas(), usage))
     }
 
     /// Counts a receive or fetch that waits in so many lines, until what is given is dropped: each
     /// line takes memory.
     pub(crate) fn wait(&self, lines: usize) -> Result<Held, Problem> {
-        let edge = &self.app.edge;
+        let (edge, tenant) = (&self.app.edge, self.tenant_known());
         // Of all tenants together. Those who come at the same moment may be a few more.
         if edge.node.waiting().saturating_add(lines) > edge.limits.waiters_max {
-            throttled("waitersMax", 1);
+            throttled(&tenant.name, "waitersMax", 1);
             let why = "as many receives and fetches wait as this server lets wait";
             return Err(ProblemKind::Overloaded.because(why).retry_after_ms(RETRY_MS));
         }
         let lines = u32::try_from(lines).unwrap_or(u32::MAX);
-        Held::waiter(&self.tenant_known().gauge, lines, self.quotas().waiters)
+        tenant.counted(Held::waiter(&tenant.gauge, lines, self.quotas().waiters))
     }
 }

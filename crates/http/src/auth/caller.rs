@@ -68,7 +68,8 @@ impl Caller {
         if quotas.bytes_stored.is_none() && quotas.entities.is_none() {
             return Ok(());
         }
-        quota::check_room(quotas, self.auth().node().usage(self.tenant), creates_entity)
+        let usage = self.auth().node().usage(self.tenant);
+        self.known.tenant.counted(quota::check_room(quotas, usage, creates_entity))
     }
 
     /// Whether this is an admin of `default`, who may act on every tenant.
@@ -163,11 +164,11 @@ fn admit(ctx: &Ctx, known: Arc<Known>, headers: &HeaderMap) -> Result<Caller, Pr
     let auth = &ctx.edge().auth;
     let tenant = &known.tenant;
     ctx.conn().hold(tenant.record.id, || {
-        let counted = Held::connection(&tenant.gauge, tenant.record.quotas.connections)?;
-        Ok::<Box<dyn Any + Send>, Problem>(Box::new(counted))
+        let held = Held::connection(&tenant.gauge, tenant.record.quotas.connections);
+        Ok::<Box<dyn Any + Send>, Problem>(Box::new(tenant.counted(held)?))
     })?;
     if tenant.rate.is_some() {
-        tenant.gauge.charge(auth.now_ns(), tenant.rate)?;
+        tenant.counted(tenant.gauge.charge(auth.now_ns(), tenant.rate))?;
     }
     let scopes = known.identity.scopes();
     let acts_for = acted_for(headers)?;

@@ -215,6 +215,12 @@ impl Auth {
         Ok(view.and_then(|view| self.0.tenants.see(id, &view)))
     }
 
+    /// The name of a tenant that somebody calls for.
+    pub(crate) fn name_of(&self, id: TenantId) -> Arc<str> {
+        // Only `default` is called for before there is a record of it.
+        self.0.tenants.name_of(id).unwrap_or_else(|| tenants::DEFAULT_NAME.into())
+    }
+
     /// The tenant of a name that is there.
     pub(crate) async fn tenant_named(&self, name: &str) -> Result<Option<Arc<Tenant>>, Problem> {
         let Some(view) = self.view_or_row(tenants::name_view(name)).await? else { return Ok(None) };

@@ -20,7 +20,6 @@ use kernel::machine::Usage;
 use tenants::Quotas;
 
 use crate::problem::{Problem, ProblemKind};
-use crate::telemetry::metrics::throttled;
 
 /// What is counted of a tenant. It outlives changes of the tenant's record.
 #[derive(Debug, Default)]
@@ -31,9 +30,8 @@ pub(crate) struct Gauge {
     waiters: AtomicU32,
 }
 
-/// A quota that is used up: which, and why; counted, so that it can be watched.
-pub(crate) fn used_up(quota: &'static str, why: impl Into<Cow<'static, str>>) -> Problem {
-    throttled(quota, 1);
+/// A quota that is used up: which, and why. [`Tenant::counted`](super::Tenant::counted) counts it.
+fn used_up(quota: &'static str, why: impl Into<Cow<'static, str>>) -> Problem {
     ProblemKind::QuotaExceeded.because(why).with("quota", quota)
 }
 

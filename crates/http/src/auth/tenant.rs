@@ -89,6 +89,11 @@ impl TenantBoard {
         Some(tenant)
     }
 
+    /// The name of a tenant that has been seen.
+    pub(super) fn name_of(&self, id: TenantId) -> Option<Arc<str>> {
+        self.seen.read().get(&id).map(|tenant| Arc::clone(&tenant.name))
+    }
+
     fn verifier(&self, record: &TenantRecord) -> Option<Arc<Verifier>> {
         let Some(keys) = &record.shopper_keys else {
             return self.files.0.get(&record.name).cloned();

@@ -121,3 +121,14 @@ fn the_page_stands_by_itself() {
         assert!(page.contains(&format!("id=\"{}\"", route.operation)), "{}", route.operation);
     }
 }
+
+#[test]
+fn what_cannot_be_carried_out_is_documented_where_queues_are_made_changed_or_moved() {
+    let router = router();
+    let all = ["queues.create", "queues.update", "topics.subscribe", "redrives.start"];
+    for operation in all {
+        let route = router.routes().iter().find(|route| route.operation == operation);
+        let kinds = problems(route.expect("a route"));
+        assert!(kinds.contains(&ProblemKind::Unprocessable), "{operation}");
+    }
+}

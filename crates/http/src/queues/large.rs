@@ -19,7 +19,7 @@ use node::{BodyError, Refusal};
 use queue::parcel::{ArchivedBody, Parcel};
 use queue::{
     BODY_BYTES_MAX, Command, Definition, Delivery, LARGE_BODY_BYTES_MAX, NewMessage, Peeked,
-    Release, Reply, ReserveBody,
+    Release, Reply, ReserveBody, Settings, message_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -61,11 +61,23 @@ pub(crate) enum TooLarge {
     Whole,
     /// Its attributes have: they stay in the queue in any case.
     Attributes,
+    /// It counts so many bytes, which is more than all that may be in the queue.
+    ForQueue(u64),
 }
 
 impl Outgoing {
-    /// A parcel on its way to a queue that takes so many bytes.
-    pub(crate) fn new(parcel: Parcel, bytes_max: u64) -> Result<Outgoing, TooLarge> {
+    /// A parcel on its way to a queue with these settings.
+    pub(crate) fn new(parcel: Parcel, settings: &Settings) -> Result<Outgoing, TooLarge> {
+        let outgoing = Outgoing::within(parcel, settings.max_body_bytes)?;
+        let bytes = outgoing.bytes();
+        match settings.max_bytes {
+            // To wait until the queue is empty would not help.
+            Some(max) if bytes > max => Err(TooLarge::ForQueue(bytes)),
+            _ => Ok(outgoing),
+        }
+    }
+
+    fn within(parcel: Parcel, bytes_max: u64) -> Result<Outgoing, TooLarge> {
         let counted = parcel.counted_bytes() as u64;
         if counted > bytes_max {
             return Err(TooLarge::Whole);
@@ -80,6 +92,12 @@ impl Outgoing {
         let body = parcel.body.take();
         let message = bare(parcel.encode_archived(&NOWHERE));
         Ok(Outgoing { message, large: Some(Large { parcel, body }) })
+    }
+
+    /// What it will count in its queue.
+    fn bytes(&self) -> u64 {
+        let archived = self.large.as_ref().map_or(0, |large| large.body.len() as u64);
+        message_bytes(&self.message.parcel) + archived
     }
 
     pub(crate) fn is_large(&self) -> bool {

@@ -112,7 +112,8 @@ fn typed(data_type: &str, value: &str) -> Result<Attribute, &'static str> {
     let basic = data_type.split('.').next().unwrap_or_default();
     match basic {
         "String" => Ok(Attribute::text(data_type, value.to_owned())),
-        "Number" if value.parse::<f64>().is_ok() => {
+        // What is no number to a filter, or to clients of SQS, is none here: `NaN` and `inf` parse too.
+        "Number" if value.parse().is_ok_and(f64::is_finite) => {
             Ok(Attribute::text(data_type, value.to_owned()))
         }
         "Number" => Err("the value of a Number is a number"),
@@ -221,6 +222,11 @@ mod tests {
             "{}",
             r#"{"type":"Blob","value":"x"}"#,
             r#"{"type":"Number","value":"x"}"#,
+            r#"{"type":"Number","value":""}"#,
+            r#"{"type":"Number","value":"NaN"}"#,
+            r#"{"type":"Number.x","value":"-inf"}"#,
+            r#"{"type":"Number","value":"infinity"}"#,
+            r#"{"type":"Number","value":"1e999"}"#,
             r#"{"type":"Binary","value":"?"}"#,
             r#"{"type":"String","value":"x","more":1}"#,
         ] {

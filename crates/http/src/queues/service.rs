@@ -174,17 +174,17 @@ pub(crate) async fn send(
         }
         all.extend(sent);
     }
-    count_full(&all);
+    count_full(edge, tenant, &all);
     Ok(Reply::Sent(all))
 }
 
 /// Messages that a bound of their queue has kept out.
-fn count_full(sent: &[Result<Sent, SendRefusal>]) {
-    for sent in sent {
-        match sent {
-            Err(SendRefusal::Messages) => throttled("maxMessages", 1),
-            Err(SendRefusal::Bytes) => throttled("maxBytes", 1),
-            _ => {}
+fn count_full(edge: &Edge, tenant: TenantId, sent: &[Result<Sent, SendRefusal>]) {
+    let bounds = [(SendRefusal::Messages, "maxMessages"), (SendRefusal::Bytes, "maxBytes")];
+    for (refusal, bound) in bounds {
+        let count = sent.iter().filter(|sent| **sent == Err(refusal)).count();
+        if count > 0 {
+            throttled(&edge.auth.name_of(tenant), bound, count as u64);
         }
     }
 }
@@ -264,7 +264,7 @@ pub(crate) async fn receive(
             }
             Reply::Refused(refusal) => {
                 if refusal == queue::Refusal::Inflight {
-                    throttled("maxInflight", 1);
+                    throttled(caller.tenant_name(), "maxInflight", 1);
                 }
                 Ok(Err(refusal))
             }

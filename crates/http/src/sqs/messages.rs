@@ -119,7 +119,7 @@ fn packed(
     };
     let delay = entry.delay_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let delay_ms = delay.map(|seconds| seconds * 1000);
-    let packed = large::Outgoing::new(parcel, settings.max_body_bytes);
+    let packed = large::Outgoing::new(parcel, settings);
     let mut packed = packed.map_err(|_| not_taken(SendRefusal::TooLarge))?;
     packed.message = NewMessage { delay_ms, group, dedup, ..packed.message };
     Ok(packed)

@@ -1,12 +1,14 @@
 //! Prometheus metrics that are counted as things happen. `docs/metrics.md` lists them all; what is
 //! looked at only when somebody asks is in `census`.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::StatusCode;
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 
 /// Upper bounds of histograms, in seconds.
 const BUCKETS: &[f64] = &[
@@ -74,7 +76,7 @@ fn describe() {
     );
     describe_histogram!(MESSAGE_AGE, "From sending a message to receiving it");
     describe_counter!(BODIES_LOST, "Large bodies that were not in the archive as they were sent");
-    describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by its name");
+    describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by tenant and its name");
 }
 
 /// Shows at 0 what should never happen: an alarm on a counter that is not there yet misses the first
@@ -90,9 +92,27 @@ fn begin() {
     }
 }
 
-/// So many refusals because a quota or a bound was reached.
-pub(crate) fn throttled(quota: &'static str, count: u64) {
-    counter!(THROTTLED, "quota" => quota).increment(count);
+/// Tenants whose refusals are told apart: a counter stays until the process ends, its tenant need not.
+const TENANTS_MAX: usize = 1000;
+/// No tenant has this name.
+const OTHERS: &str = "(others)";
+/// Those that are told apart.
+static THROTTLED_TENANTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// So many refusals of a tenant because a quota or a bound was reached.
+pub(crate) fn throttled(tenant: &str, quota: &str, count: u64) {
+    let tenant = told_apart(&mut THROTTLED_TENANTS.lock(), tenant).to_owned();
+    counter!(THROTTLED, "tenant" => tenant, "quota" => quota.to_owned()).increment(count);
+}
+
+fn told_apart<'a>(known: &mut BTreeSet<String>, tenant: &'a str) -> &'a str {
+    if !known.contains(tenant) {
+        if known.len() >= TENANTS_MAX {
+            return OTHERS;
+        }
+        known.insert(tenant.to_owned());
+    }
+    tenant
 }
 
 /// A large body is not in the archive, or is another there.
@@ -126,5 +146,22 @@ impl Meter {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5);
         self.by_class[class - 1].increment(1);
         self.duration.record(took.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_are_told_apart_until_there_are_too_many() {
+        let mut known = BTreeSet::new();
+        for number in 0..TENANTS_MAX {
+            let tenant = format!("t{number}");
+            assert_eq!(told_apart(&mut known, &tenant), tenant);
+        }
+        assert_eq!(told_apart(&mut known, "one-more"), OTHERS);
+        assert_eq!(told_apart(&mut known, "t7"), "t7");
+        assert_eq!(known.len(), TENANTS_MAX);
     }
 }

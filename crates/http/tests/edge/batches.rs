@@ -53,6 +53,24 @@ async fn a_batch_gives_a_result_for_each() {
 }
 
 #[tokio::test]
+async fn an_attribute_that_is_no_number_is_named_and_keeps_only_its_message_out() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    for value in ["NaN", "inf", "", "abc"] {
+        let bad = json!({"body": 1, "attributes": {"size": {"type": "Number", "value": value}}});
+        let answer = server.post("/v1/queues/jobs/messages", &bad.to_string()).await;
+        let told = "at attributes.size: the value of a Number is a number";
+        assert_eq!(answer.problem(400, "invalid-body"), told, "{value}");
+        let batch = json!({"messages": [bad, {"body": 2}]});
+        let answer = server.post("/v1/queues/jobs/messages:batch", &batch.to_string()).await;
+        let results = &Server::ok(&answer, 200)["results"];
+        assert_eq!(results[0]["error"]["detail"], told, "{value}");
+        assert!(results[1]["messageId"].is_string(), "{value}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_message_of_a_batch_that_cannot_be_read_keeps_no_other_out() {
     let (server, _) = Server::start_product(1).await;
     server.make(json!({"name": "jobs"})).await;

@@ -164,3 +164,31 @@ async fn the_id_of_a_topic_names_its_shard_as_the_ids_of_its_messages_do() {
     assert_eq!(ids.len(), 16);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn redrives_are_listed_page_by_page_the_latest_first() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "dead"})).await;
+    server.make(json!({"name": "jobs"})).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let ask = json!({"targetQueue": "jobs"}).to_string();
+        let started = Server::ok(&server.post("/v1/queues/dead:redrive", &ask).await, 202);
+        let id = started["redriveId"].as_str().expect("an id");
+        while server.get(&format!("/v1/redrives/{id}")).await.json()["state"] == "running" {
+            tokio::task::yield_now().await;
+        }
+        ids.insert(0, started["redriveId"].clone());
+    }
+    for (limit, expected) in [(2, 3), (5, 1), (1000, 1)] {
+        let path = format!("/v1/redrives?queue=dead&limit={limit}");
+        let (all, count) = pages(&server, &path, "items").await;
+        let listed: Vec<_> = all.iter().map(|redrive| redrive["redriveId"].clone()).collect();
+        assert_eq!((listed, count), (ids.clone(), expected), "{limit}");
+    }
+    for bad in ["limit=0", "cursor=_w", "cursor=!"] {
+        let answer = server.get(&format!("/v1/redrives?queue=dead&{bad}")).await;
+        answer.problem(400, "invalid-parameter");
+    }
+    server.stop().await;
+}

@@ -117,6 +117,9 @@ async fn messages_a_second_count_in_every_dialect_and_a_batch_of_n_is_n() {
         assert!((500_000..=1_001_000).contains(&wait_ms), "{wait_ms}");
     }
     refused(&shop.call("PUT", "/q/jobs", json!("by hand")).await, "publishPerSecond", true);
+    let metrics = shop.server.get("/metrics").await.body;
+    let told = "stampede_throttled_total{tenant=\"shop\",quota=\"publishPerSecond\"} ";
+    assert!(metrics.contains(told), "who is refused is told: {metrics}");
     let url = shop.url("jobs");
     let send = json!({"QueueUrl": url, "MessageBody": "x"});
     let quota = "publishPerSecond";
@@ -358,8 +361,10 @@ async fn bounds_of_a_queue_say_why_and_when_to_come_back() {
     let shop = Shop::open().await;
     let bounds = json!({"name": "jobs", "maxMessages": 2, "maxInflight": 1});
     Server::ok(&shop.post("/v1/queues", bounds).await, 201);
-    let small = json!({"name": "small", "maxBytes": 1});
+    let small = json!({"name": "small", "maxBytes": 400});
     Server::ok(&shop.post("/v1/queues", small).await, 201);
+    let half = json!({"body": "x".repeat(250)});
+    Server::ok(&shop.post("/v1/queues/small/messages", half).await, 202);
     shop.fill("jobs", 2).await;
     Server::ok(&shop.receive("jobs", json!({})).await, 200);
     let body = || json!({"body": 1});
@@ -379,5 +384,27 @@ async fn bounds_of_a_queue_say_why_and_when_to_come_back() {
     refused_sqs(&shop.sqs("SendMessage", send("small")).await, "OverLimit", 400, again);
     let ask = json!({"QueueUrl": shop.url("jobs")});
     refused_sqs(&shop.sqs("ReceiveMessage", ask).await, "OverLimit", 400, again);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_larger_than_all_of_its_queue_may_be_is_not_told_to_wait() {
+    let shop = Shop::open().await;
+    let tiny = json!({"name": "tiny", "maxBytes": 300});
+    Server::ok(&shop.post("/v1/queues", tiny).await, 201);
+    let large = json!({"body": "x".repeat(200)});
+    let answer = shop.post("/v1/queues/tiny/messages", large.clone()).await;
+    let detail = answer.problem(413, "payload-too-large");
+    assert!(detail.contains("maxBytes of 300"), "{detail}");
+    assert_eq!((&answer.json()["limitBytes"], answer.json().get("retryAfterMs")), (&300.into(), None));
+    shop.call("PUT", "/q/tiny", json!("x".repeat(200))).await.problem(413, "payload-too-large");
+    let batch = json!({"messages": [large, {"body": 1}]});
+    let answer = shop.post("/v1/queues/tiny/messages:batch", batch).await;
+    let results = &Server::ok(&answer, 200)["results"];
+    assert_eq!(results[0]["error"]["type"], "payload-too-large");
+    assert!(results[1]["messageId"].is_string(), "{results}");
+    let send = json!({"QueueUrl": shop.url("tiny"), "MessageBody": "x".repeat(200)});
+    let answer = shop.sqs("SendMessage", send).await;
+    refused_sqs(&answer, "InvalidParameterValue", 400, "too large");
     shop.stop().await;
 }

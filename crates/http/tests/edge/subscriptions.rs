@@ -54,3 +54,26 @@ async fn a_queue_with_other_settings_is_refused_by_the_names_of_what_differs() {
     assert!(mode.problem(409, "conflict").contains(": mode, "));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_subscription_that_is_asked_for_twice_under_one_key_is_answered_the_same() {
+    let server = with_topic().await;
+    let keyed = async |key: &str, body: &Value| {
+        let headers = format!("content-type: application/json\r\nidempotency-key: {key}\r\n");
+        server.send("POST", "/v1/topics/news/subscriptions", &headers, &body.to_string()).await
+    };
+    // One whose queue is there, and one whose queue is made by it.
+    for name in ["mail", "sms"] {
+        let body = json!({"name": name});
+        let first = keyed(name, &body).await;
+        assert_eq!(Server::ok(&first, 201), Server::ok(&keyed(name, &body).await, 201));
+    }
+    Server::ok(&keyed("k", &json!({"name": "push"})).await, 201);
+    for other in [json!({"name": "push", "filter": {"kind": ["a"]}}), json!({"name": "fax"})] {
+        keyed("k", &other).await.problem(422, "idempotency-conflict");
+    }
+    server.get("/v1/queues/fax").await.problem(404, "not-found");
+    let topic = Server::ok(&server.get("/v1/topics/news").await, 200);
+    assert_eq!(topic["subscriptions"], json!([{"name": "mail"}, {"name": "push"}, {"name": "sms"}]));
+    server.stop().await;
+}

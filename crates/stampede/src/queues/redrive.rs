@@ -126,7 +126,7 @@ fn show_one(json: bool, redrive: &Redrive) -> anyhow::Result<()> {
     print(&if json {
         show::json_lines(std::slice::from_ref(redrive))?
     } else {
-        format!("{}\n", said(redrive, redrive.dry_run))
+        format!("{}; {}\n", said(redrive, redrive.dry_run), where_and_when(redrive))
     })?;
     Ok(())
 }
@@ -140,11 +140,71 @@ fn said(redrive: &Redrive, dry_run: bool) -> String {
     let state = match redrive.state {
         RedriveState::Running => "moving",
         RedriveState::Done => "done",
+        RedriveState::Failed => "failed",
         _ => "cancelled",
     };
     let Redrive { moved, matched, skipped, .. } = redrive;
-    if dry_run {
-        return format!("{state}: {matched} match, {skipped} do not; none was moved");
+    let mut said = if dry_run {
+        format!("{state}: {matched} match, {skipped} do not; none was moved")
+    } else {
+        format!("{state}: {moved} moved, {matched} matched, {skipped} skipped")
+    };
+    if redrive.state != RedriveState::Done && redrive.waiting > 0 {
+        said.push_str(&format!(", about {} left", redrive.left()));
     }
-    format!("{state}: {moved} moved, {matched} matched, {skipped} skipped")
+    if let Some(why) = &redrive.failure_reason {
+        said.push_str(&format!(": {why}"));
+    }
+    said
+}
+
+fn where_and_when(redrive: &Redrive) -> String {
+    let Redrive { queue, target_queue, started_at, ended_at, .. } = redrive;
+    let to = target_queue.as_deref().unwrap_or("where each message died");
+    let until = ended_at.as_ref().map_or(String::new(), |at| format!(" until {at}"));
+    format!("{queue} to {to}, from {started_at}{until}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn redrive(more: serde_json::Value) -> Redrive {
+        let mut all = json!({"redriveId": "r", "queue": "dead", "targetQueue": null, "moved": 3,
+            "matched": 3, "skipped": 2, "waiting": 100, "dryRun": false,
+            "startedAt": "2031-01-01T00:00:00.000Z", "endedAt": null});
+        let more = more.as_object().expect("an object").clone();
+        all.as_object_mut().expect("an object").extend(more);
+        serde_json::from_value(all).expect("a redrive")
+    }
+
+    #[test]
+    fn who_looks_at_a_redrive_is_told_how_much_is_left() {
+        let running = redrive(json!({"state": "running"}));
+        assert_eq!(said(&running, false), "moving: 3 moved, 3 matched, 2 skipped, about 95 left");
+        let told = "dead to where each message died, from 2031-01-01T00:00:00.000Z";
+        assert_eq!(where_and_when(&running), told);
+        let done = redrive(json!({"state": "done", "targetQueue": "jobs", "endedAt": "then"}));
+        assert_eq!(said(&done, false), "done: 3 moved, 3 matched, 2 skipped");
+        let told = "dead to jobs, from 2031-01-01T00:00:00.000Z until then";
+        assert_eq!(where_and_when(&done), told);
+    }
+
+    #[test]
+    fn a_redrive_that_failed_says_why() {
+        let failed = redrive(json!({"state": "failed", "failureReason": "no queue `jobs`"}));
+        let told = "failed: 3 moved, 3 matched, 2 skipped, about 95 left: no queue `jobs`";
+        assert_eq!(said(&failed, false), told);
+    }
+
+    #[test]
+    fn json_of_a_redrive_has_all_that_the_server_says() {
+        let fields = json!({"redriveId": "r", "queue": "dead", "targetQueue": "jobs", "moved": 1,
+            "state": "done", "matched": 1, "skipped": 0, "waiting": 7, "dryRun": true,
+            "startedAt": "then", "endedAt": "later"});
+        let read: Redrive = serde_json::from_value(fields.clone()).expect("a redrive");
+        assert_eq!(serde_json::to_value(read).expect("JSON"), fields);
+    }
 }

@@ -542,11 +542,14 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
 
     let said = server.says(&["queue", "redrive", "--status", &id]);
     assert!(said.starts_with("moving: "), "{said}");
+    assert!(said.contains(" left; dead to jobs, from "), "{said}");
     let second = server.run(&["queue", "redrive", "dead", "--to", "jobs"]);
     assert!(text(&second.stderr).contains(&id), "{}", text(&second.stderr));
     let said = server.says(&["queue", "redrive", "--cancel", &id]);
     assert!(said.starts_with("cancelled: "), "{said}");
-    assert_eq!(server.json(&["redrive", "--status", &id])[0]["state"], "cancelled");
+    let shown = &server.json(&["redrive", "--status", &id])[0];
+    assert_eq!((&shown["state"], &shown["waiting"]), (&"cancelled".into(), &1000.into()));
+    assert!(shown["endedAt"].is_string(), "{shown}");
     let lost = server.run(&["queue", "redrive", "--cancel", "rd_1_dead"]);
     assert_eq!(lost.status.code(), Some(1));
     assert!(text(&lost.stderr).contains("there is no redrive `rd_"), "{}", text(&lost.stderr));

@@ -36,7 +36,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .example(r#"{"name": "email-send", "maxReceiveCount": 8, "deadLetterQueue": "email-dead"}"#)
                 .gives::<QueueMade>(201, "Created")
                 .gives::<QueueMade>(200, "It was there, with these settings")
-                .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::Conflict, ProblemKind::QuotaExceeded, ProblemKind::Unprocessable]))
         .get("/v1/queues", "queues.list", list,
             doc("List queues").scope("read").query::<NamesQuery>()
                 .gives::<Page<QueueView>>(200, "By name"))
@@ -48,7 +48,8 @@ pub(super) fn routes(table: Routes) -> Routes {
                 `maxReceiveCount` with `deadLetterQueue`, or `retryBackoff`. The mode never changes.")
                 .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
                 .example(r#"{"maxReceiveCount": 5}"#)
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded,
+                    ProblemKind::Unprocessable]))
         .delete("/v1/queues/{queue}", "queues.delete", delete,
             doc("Delete a queue and everything in it").gives_nothing(204, "Gone")
                 .problems(&[ProblemKind::NotFound]))
@@ -146,15 +147,17 @@ impl NewQueue {
         &self,
         edge: &Edge,
         caller: &Caller,
+        key: Option<kernel::IdempotencyKey>,
     ) -> Result<String, Problem> {
         let (name, wanted) = self.check()?;
         if self.is_name_only
+            && !edge.node.is_answered(queue::place(caller.tenant, name), key).await?
             && let Some(there) = service::find(edge, caller.tenant, name).await?
         {
             let shard = edge.node.shard_number(queue::place(caller.tenant, name));
             return Ok(queue_id(shard, there.number));
         }
-        let (_, Answer(made)) = make(edge, caller, name, wanted, None).await?;
+        let (_, Answer(made)) = make(edge, caller, name, wanted, key).await?;
         Ok(made.queue_id)
     }
 

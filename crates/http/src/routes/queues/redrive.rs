@@ -11,7 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{FromTo, Idempotency, Json, Path, Query};
+use crate::extract::{
+    Cursor, FromTo, Idempotency, Json, Limit, Page, Path, Query, not_of_this_list,
+};
 use crate::problem::{Problem, ProblemKind, within};
 use crate::queues::{filter, redrive, redrive_id, service};
 use crate::route::{Routes, doc};
@@ -47,7 +49,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .scope("read")
                 .query::<ListQuery>()
                 .example("queue=email-send")
-                .gives::<RedriveList>(200, "The latest first; a queue remembers its last ten")
+                .gives::<Page<RedriveView>>(200, "The latest first; a queue remembers its last ten")
                 .problems(&[ProblemKind::NotFound]),
         )
         .get(
@@ -102,12 +104,9 @@ pub(super) struct RedriveStarted {
 struct ListQuery {
     /// The queue that messages are moved out of.
     queue: String,
-}
-
-/// Redrives of a queue.
-#[derive(Serialize, ToSchema)]
-struct RedriveList {
-    items: Vec<RedriveView>,
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
 }
 
 /// A redrive.
@@ -269,12 +268,22 @@ async fn list(
     State(edge): State<EdgeState>,
     caller: Caller,
     Query(query): Query<ListQuery>,
-) -> Result<Answer<RedriveList>, Problem> {
-    let name = query.queue;
+) -> Result<Answer<Page<RedriveView>>, Problem> {
+    let ListQuery { queue: name, limit, cursor } = query;
+    // The job that the page before ended with: those that come later have greater numbers.
+    let before = match cursor.map(|Cursor(bytes)| bytes.try_into()) {
+        None => u64::MAX,
+        Some(Ok(number)) => u64::from_be_bytes(number),
+        Some(Err(_)) => return Err(not_of_this_list()),
+    };
     let definition = find(&edge, &caller, &name).await?;
     let jobs = jobs_of(&edge, &caller, &name, &definition).await?;
-    let items = jobs.into_iter().map(|job| shown(redrive_id(&name, job.number), job)).collect();
-    Ok(Answer(RedriveList { items }))
+    let mut rest = jobs.into_iter().filter(|job| job.number < before);
+    let page: Vec<Job> = rest.by_ref().take(limit.get()).collect();
+    let last = page.last().map(|job| Cursor(job.number.to_be_bytes().to_vec()));
+    let next_cursor = rest.next().and(last);
+    let items = page.into_iter().map(|job| shown(redrive_id(&name, job.number), job)).collect();
+    Ok(Answer(Page { items, next_cursor }))
 }
 
 async fn get(

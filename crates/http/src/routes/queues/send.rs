@@ -210,8 +210,7 @@ pub(super) fn packed(
     too_large: SayTooLarge,
 ) -> Result<Outgoing, Problem> {
     let dedup = settings.dedup_by_body.then(|| dedup_of_body(&parcel.body));
-    let mut packed =
-        Outgoing::new(parcel, settings.max_body_bytes).map_err(|why| too_large(settings, &why))?;
+    let mut packed = Outgoing::new(parcel, settings).map_err(|why| too_large(settings, &why))?;
     packed.message.dedup = dedup;
     Ok(packed)
 }
@@ -225,6 +224,13 @@ pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
     let (max, detail) = match why {
         TooLarge::Attributes => {
             (BODY_BYTES_MAX, format!("at attributes: they have more than {BODY_BYTES_MAX} bytes"))
+        }
+        TooLarge::ForQueue(bytes) => {
+            let max = settings.max_bytes.unwrap_or(u64::MAX);
+            let detail = format!(
+                "the message counts {bytes} bytes, which is more than the queue's maxBytes of {max}"
+            );
+            (max, detail)
         }
         TooLarge::Whole if settings.large_bodies => {
             (max, format!("at body: it has more than {max} bytes, with its attributes"))

@@ -48,11 +48,12 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .text("Makes a queue of this name, with these settings, that gets what is published \
                     from now on and passes the filter. Again with another filter changes it. A queue that is \
                     there stays as it is: without settings any will do, with other settings it is 409.")
-                .body::<NewSubscription>()
+                .idempotent().body::<NewSubscription>()
                 .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
                 .gives::<SubscriptionMade>(201, "It gets what is published")
                 .gives::<SubscriptionMade>(200, "It was there, and has this filter now")
-                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded]))
+                .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded,
+                    ProblemKind::Unprocessable]))
         .get("/v1/topics/{topic}/subscriptions", "topics.subscriptions", subscriptions,
             doc("List the subscriptions of a topic").scope("read").query::<PageQuery>()
                 .gives::<Page<SubscriptionView>>(200, "By name").problems(NOT_THERE))
@@ -264,6 +265,7 @@ async fn subscribe(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(topic): Path<String>,
+    idempotency: Idempotency,
     body: Json<NewSubscription>,
 ) -> Result<(StatusCode, Answer<SubscriptionMade>), Problem> {
     let NewSubscription { filter, queue } = &body.value;
@@ -274,12 +276,18 @@ async fn subscribe(
         None => None,
     };
     check_name_of("subscription", queue.name())?;
-    // The queue first: what is published meanwhile is not for it yet.
-    let queue_id = queue.found_or_made(&edge, &caller).await?;
     let name = queue.name().to_owned();
     let subscribe = Subscribe { topic: topic.clone(), queue: name.clone(), filter };
-    let reply = submit(&edge, &caller, &topic, None, &Command::Subscribe(subscribe)).await?;
-    let Reply::Subscribed { new } = reply else {
+    let command = Command::Subscribe(subscribe);
+    let key = idempotency.with(caller.tenant, &body.raw);
+    if edge.node.is_answered(queue::topic_place(caller.tenant, &topic), key).await? {
+        // A key that was used for something else makes no queue.
+        submit(&edge, &caller, &topic, key, &command).await?;
+    }
+    // The queue first: what is published meanwhile is not for it yet.
+    let of_queue = key.map(|key| part_of(key, 1));
+    let queue_id = queue.found_or_made(&edge, &caller, of_queue).await?;
+    let Reply::Subscribed { new } = submit(&edge, &caller, &topic, key, &command).await? else {
         unreachable!("a Subscribe is answered with Subscribed");
     };
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
@@ -317,7 +325,8 @@ fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
     let max = settings.max_body_bytes;
     let detail = match why {
         TooLarge::Attributes => format!("at attributes: they have more than {max} bytes"),
-        TooLarge::Whole => {
+        // A topic has no such bound.
+        TooLarge::Whole | TooLarge::ForQueue(_) => {
             format!(
                 "at body: with its attributes it has more than the {max} bytes that topics take"
             )
