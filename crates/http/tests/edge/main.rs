@@ -20,6 +20,7 @@ mod refusals;
 mod shutdown;
 mod slow;
 mod sqs_attempts;
+mod sqs_endpoint;
 mod sqs_fifo;
 mod sqs_keys;
 mod stream_groups;
