@@ -89,7 +89,7 @@ fn packed(
     let dedup_id = entry.message_deduplication_id.as_deref();
     let dedup = match settings.mode {
         Mode::Fifo => {
-            let (dedup, id) = fifo_dedup(definition, group, dedup_id, entry)?;
+            let (dedup, id) = fifo_dedup(definition, entry)?;
             // Also where the body stands for it: other queues it may go to do not know that.
             let name = Name::MessageDeduplicationId.as_str().to_owned();
             parcel.system.insert(name, Attribute::text("String", id));
@@ -128,27 +128,15 @@ fn packed(
 /// What tells a message sent twice, and the id that it was made of.
 fn fifo_dedup(
     definition: &Definition,
-    group: Option<&str>,
-    dedup_id: Option<&str>,
     entry: &input::SendMessageBatchRequestEntry,
 ) -> Result<([u8; 16], String), SqsError> {
-    let Some(group) = group else { return Err(SqsError::missing("MessageGroupId")) };
+    let group = sqs::validate::group(entry, definition.settings.dedup_by_body)?;
     if entry.delay_seconds.is_some_and(|seconds| seconds != 0) {
         let why = "The request include parameter that is not valid for this queue type";
         return Err(SqsError::value(entry.delay_seconds.unwrap_or(0), "DelaySeconds", why));
     }
-    let id = match dedup_id {
-        Some(id) => id.to_owned(),
-        None if definition.settings.dedup_by_body => {
-            sqs::digest::deduplication_id(entry.message_body.as_bytes())
-        }
-        None => {
-            return Err(ErrorKind::InvalidParameterValue.because(
-                "The queue should either have ContentBasedDeduplication enabled or \
-                 MessageDeduplicationId provided explicitly",
-            ));
-        }
-    };
+    let of_body = || sqs::digest::deduplication_id(entry.message_body.as_bytes());
+    let id = entry.message_deduplication_id.clone().unwrap_or_else(of_body);
     let own = dedup_of_key(&id);
     let by_group = deduplicates_by_group(&definition.settings);
     Ok((if by_group { digest(&[&own, group.as_bytes()]) } else { own }, id))
@@ -254,6 +242,11 @@ impl Session<'_> {
         let max = usize::try_from(definition.settings.max_body_bytes).unwrap_or(usize::MAX);
         sqs::validate::batch_size(&ask, max)?;
         let mode = definition.settings.mode;
+        if mode == Mode::Fifo {
+            for entry in &ask.entries {
+                sqs::validate::group(entry, definition.settings.dedup_by_body)?;
+            }
+        }
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
         let check = sqs::validate::send_entry;
         let messages = outgoing(definition, self.sender(), ask.entries, check).await;

@@ -278,7 +278,7 @@ def messages_that_cannot_be_are_refused():
         refused("InvalidParameterValue", MessageAttributes={name: value})
     many = {f"a{n}": attribute("String", "x") for n in range(11)}
     refused("InvalidParameterValue", MessageAttributes=many)
-    refused("InvalidMessageContents", MessageAttributes={"a": attribute("String", "\u0001")})
+    refused("InvalidParameterValue", MessageAttributes={"a": attribute("String", "\u0001")})
     refused("InvalidParameterValue", MessageSystemAttributes={"Other": attribute("String", "x")})
     equal(len(suite.drain(url)), 1)
 

@@ -40,6 +40,7 @@ def attributes_come_back_as_asked_for():
     url = queue("attributes")
     extra = {
         "text": {"DataType": "String", "StringValue": "ümlaut <&>"},
+        "text.1øßä": {"DataType": "String", "StringValue": "x"},
         "text.more": {"DataType": "String.json", "StringValue": "{}"},
         "number": {"DataType": "Number", "StringValue": "-12.50e3"},
         "number-2": {"DataType": "Number.int", "StringValue": "007"},
@@ -58,9 +59,10 @@ def attributes_come_back_as_asked_for():
 
     check(["All"], extra)
     check([".*"], extra)
+    check(["*"], extra)
     check([], [])
     check(["number"], ["number"])
-    check(["text.*", "bytes"], ["text", "text.more", "bytes"])
+    check(["text.*", "bytes"], ["text", "text.1øßä", "text.more", "bytes"])
     check(["never-there"], [])
 
 
