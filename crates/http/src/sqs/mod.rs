@@ -7,11 +7,12 @@
 //! The access key id is the tenant's key, and so is the secret: keys are hashed at rest, so what
 //! checks a signature must come with the request. The `sqs` crate holds the wire; here is what the
 //! 23 actions do: `queues` to queues, `attributes` between their settings and AWS's, `messages` to
-//! messages, `tasks` between queues.
+//! messages, `receive` for who takes them, `tasks` between queues.
 
 mod attributes;
 mod messages;
 mod queues;
+mod receive;
 mod tasks;
 
 use std::borrow::Cow;

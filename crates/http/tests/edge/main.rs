@@ -22,6 +22,7 @@ mod slow;
 mod sqs_attempts;
 mod sqs_endpoint;
 mod sqs_fifo;
+mod sqs_inflight;
 mod sqs_keys;
 mod stream_groups;
 mod streams;

@@ -148,6 +148,20 @@ def visibility_hides_and_shows():
 
 
 @case
+def queue_with_too_many_in_flight_is_full_for_who_does_not_wait():
+    url = queue("in-flight")
+    suite.change("in-flight", maxInflight=1)
+    for body in ("a", "b"):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    [first] = receive(url, VisibilityTimeout=3)
+    error = fails("OverLimit", receive, url=url)
+    equal(error.response["ResponseMetadata"]["HTTPStatusCode"], 403)
+    equal(receive(url, WaitTimeSeconds=1), [])
+    # Who waits gets something when a lease ends: the first again, or what is behind it.
+    equal(len(receive(url, WaitTimeSeconds=20)), 1)
+
+
+@case
 def batches_succeed_and_fail_entry_by_entry():
     url = queue("batches")
     extra = {"n": {"DataType": "Number", "StringValue": "1"}}
