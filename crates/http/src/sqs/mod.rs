@@ -364,8 +364,10 @@ fn refused(refusal: queue::Refusal) -> SqsError {
         queue::Refusal::Version => {
             ErrorKind::ServiceUnavailable.because("Somebody else is changing the queue.")
         }
-        queue::Refusal::Redriving => ErrorKind::UnsupportedOperation
-            .because("A message move task of this queue is running already."),
+        queue::Refusal::Redriving => ErrorKind::InvalidParameterValue.because(
+            "There is already a task running. Only one active task is allowed for a source queue \
+             arn at a given time.",
+        ),
         queue::Refusal::NoJob => ErrorKind::ResourceNotFound.because("The task does not exist."),
         queue::Refusal::SameQueue => ErrorKind::InvalidParameterValue
             .because("Source and destination must not be the same queue."),
