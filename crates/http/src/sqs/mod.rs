@@ -316,7 +316,11 @@ impl Session<'_> {
         account == self.caller.tenant_name() || account.bytes().all(|byte| byte.is_ascii_digit())
     }
 
+    /// A bare name will do for a URL, as at AWS.
     fn name_of<'u>(&self, url: &'u str) -> Result<&'u str, SqsError> {
+        if sqs::validate::is_queue_name(url) {
+            return Ok(url);
+        }
         let path = QueuePath::of_queue_url(url)?;
         if self.is_ours(path.account) { Ok(path.queue) } else { Err(SqsError::no_queue()) }
     }

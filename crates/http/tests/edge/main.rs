@@ -24,6 +24,7 @@ mod sqs_endpoint;
 mod sqs_fifo;
 mod sqs_inflight;
 mod sqs_keys;
+mod sqs_queues;
 mod stream_groups;
 mod streams;
 mod subscriptions;
