@@ -183,7 +183,7 @@ impl QueueAttributes {
         if !is_fifo {
             self.check_standard()?;
         }
-        self.check_throughput()
+        self.check_together()
     }
 
     /// What goes together in a change of a queue; `FifoQueue` cannot change.
@@ -191,7 +191,7 @@ impl QueueAttributes {
         if self.fifo_queue == Some(false) {
             return Err(wrong(Name::FifoQueue));
         }
-        self.check_throughput()
+        self.check_together()
     }
 
     /// What only FIFO queues have: for a queue that is known to be none.
@@ -208,8 +208,16 @@ impl QueueAttributes {
         }
     }
 
-    fn check_throughput(&self) -> Result<(), SqsError> {
+    fn check_together(&self) -> Result<(), SqsError> {
+        let is_managed = self.sqs_managed_sse_enabled == Some(true);
+        if is_managed && matches!(self.kms_master_key_id, Some(Setting::Set(_))) {
+            return Err(ErrorKind::InvalidAttributeName.because(
+                "You can use one type of server-side encryption (SSE) at one time. You can either \
+                 enable KMS SSE or SQS SSE.",
+            ));
+        }
         let per_group = self.fifo_throughput_limit == Some(FifoThroughputLimit::PerMessageGroupId);
+        // One that is not named is the queue's, which is not known here.
         if per_group && self.deduplication_scope == Some(DeduplicationScope::Queue) {
             return Err(wrong(Name::FifoThroughputLimit));
         }
@@ -217,7 +225,9 @@ impl QueueAttributes {
     }
 }
 
-fn wrong(name: Name) -> SqsError {
+/// The attribute has a value it cannot have.
+#[must_use]
+pub fn wrong(name: Name) -> SqsError {
     let name = name.as_str();
     ErrorKind::InvalidAttributeValue.because(format!("Invalid value for the parameter {name}."))
 }
@@ -259,12 +269,24 @@ fn policy(text: &str) -> Result<String, SqsError> {
 }
 
 fn redrive(text: &str) -> Result<RedrivePolicy, SqsError> {
-    let policy: RedrivePolicy = serde_json::from_str(text).map_err(|error| {
-        SqsError::value("given", "RedrivePolicy", &format!("It cannot be read: {error}."))
-    })?;
+    let shown = || text.chars().take(1024).collect::<String>();
+    let refused = |reason: &str| SqsError::value(shown(), "RedrivePolicy", reason);
+    let map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text)
+        .map_err(|_| refused("Redrive policy is not a valid JSON map."))?;
+    let lacks = |name: &str| {
+        refused(&format!("Redrive policy does not contain mandatory attribute: {name}."))
+    };
+    let arn = map.get("deadLetterTargetArn").filter(|arn| arn.is_string());
+    arn.ok_or_else(|| lacks("deadLetterTargetArn"))?;
+    let count = map.get("maxReceiveCount").ok_or_else(|| lacks("maxReceiveCount"))?;
+    let count: String = count.to_string().chars().filter(|c| *c != '"').take(20).collect();
+    let reason = format!(
+        "Invalid value for maxReceiveCount: {count}, valid values are from 1 to 1000 both \
+         inclusive."
+    );
+    let policy: RedrivePolicy = serde_json::from_value(map.into()).map_err(|_| refused(&reason))?;
     if !limits::MAX_RECEIVE_COUNT.contains(&i64::from(policy.max_receive_count)) {
-        let reason = "Invalid value for maxReceiveCount: must be between 1 and 1000.";
-        return Err(SqsError::value(policy.max_receive_count, "RedrivePolicy", reason));
+        return Err(refused(&reason));
     }
     policy.dead_letter_target_arn.parse::<QueueArn>()?;
     Ok(policy)

@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use http::StatusCode;
 
 use crate::output::BatchResultErrorEntry;
-use crate::protocol::Protocol;
 
 /// The namespace of errors that the service model declares.
 const MODEL: &str = "com.amazonaws.sqs#";
@@ -71,7 +70,7 @@ macro_rules! errors {
     };
 }
 
-// Kind, namespace, shape in JSON, code in queries, status of the query protocol, whose fault.
+// Kind, namespace, shape in JSON, code in queries, status, whose fault.
 errors! {
     /// Two entries of a batch have the same id.
     BatchEntryIdsNotDistinct MODEL "BatchEntryIdsNotDistinct" "AWS.SimpleQueueService.BatchEntryIdsNotDistinct" 400 Sender;
@@ -168,14 +167,10 @@ impl ErrorKind {
         self.row().code
     }
 
-    /// The HTTP status. In JSON, what the model declares is always 400, but for throttling: boto3
-    /// tries again by itself only when it is 403, as it is in queries.
+    /// The HTTP status, the same in both protocols.
     #[must_use]
-    pub fn status(self, protocol: Protocol) -> StatusCode {
-        let row = self.row();
-        let is_modelled = row.namespace == MODEL && self != ErrorKind::RequestThrottled;
-        let status = if protocol == Protocol::Json && is_modelled { 400 } else { row.status };
-        StatusCode::from_u16(status).expect("the table holds valid statuses")
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().status).expect("the table holds valid statuses")
     }
 
     /// Whose fault it is.
@@ -245,12 +240,9 @@ mod tests {
         let mut seen = HashSet::new();
         for kind in ErrorKind::ALL {
             assert!(seen.insert(kind.code()), "{} is there twice", kind.code());
-            for protocol in [Protocol::Json, Protocol::Query] {
-                let status = kind.status(protocol);
-                let is_ours = kind.fault() == Fault::Receiver;
-                assert_eq!(status.is_server_error(), is_ours, "{kind:?}");
-                assert_eq!(status.is_client_error(), !is_ours, "{kind:?}");
-            }
+            let (status, is_ours) = (kind.status(), kind.fault() == Fault::Receiver);
+            assert_eq!(status.is_server_error(), is_ours, "{kind:?}");
+            assert_eq!(status.is_client_error(), !is_ours, "{kind:?}");
         }
     }
 

@@ -19,6 +19,7 @@
 //! | [`error`] | every error, in one table |
 //! | [`input`], [`output`], [`value`] | the shapes of the model, under its names |
 //! | [`limits`] | every bound that AWS documents, in one place |
+//! | [`policy`] | permissions, as a policy has them |
 //! | [`protocol`] | both protocols, both ways |
 //! | [`select`] | which attributes a caller asks for |
 //! | [`signature`] | signature version 4 |
@@ -32,6 +33,7 @@ pub mod error;
 pub mod input;
 pub mod limits;
 pub mod output;
+pub mod policy;
 pub mod protocol;
 pub mod select;
 pub mod signature;

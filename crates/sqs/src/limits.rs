@@ -58,6 +58,10 @@ pub const TAG_KEY_MAX: usize = 128;
 pub const TAG_VALUE_MAX: usize = 256;
 /// Characters of the label of a permission.
 pub const LABEL_MAX: usize = 80;
+/// Permissions of a queue.
+pub const PERMISSIONS_MAX: usize = 20;
+/// Digits of an account of AWS.
+pub const ACCOUNT_DIGITS: usize = 12;
 /// Actions of a permission.
 pub const PERMISSION_ACTIONS_MAX: usize = 7;
 /// How far the clock of a signer may be off, either way.

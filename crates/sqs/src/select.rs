@@ -154,13 +154,13 @@ pub(crate) fn unknown(name: &str) -> SqsError {
     ErrorKind::InvalidAttributeName.because(format!("Unknown Attribute {shown}."))
 }
 
-/// Whether `MessageAttributeNames` ask for an attribute: `All`, `.*`, a name, or a beginning
+/// Whether `MessageAttributeNames` ask for an attribute: `All`, `*`, `.*`, a name, or a beginning
 /// followed by `.*`. AWS takes `bar.*` for all names that begin with `bar`, period or not.
 #[must_use]
 pub fn wants_message_attribute(names: &[String], attribute: &str) -> bool {
     names.iter().any(|name| match name.strip_suffix(".*") {
         Some(beginning) => attribute.starts_with(beginning),
-        None => name == ALL || name == attribute,
+        None => name == ALL || name == "*" || name == attribute,
     })
 }
 
@@ -183,6 +183,7 @@ mod tests {
         check(&[], &[]);
         check(&["All"], &["General", "Hello", "Help.Me"]);
         check(&[".*"], &["General", "Hello", "Help.Me"]);
+        check(&["*"], &["General", "Hello", "Help.Me"]);
         check(&["Hel.*"], &["Hello", "Help.Me"]);
         check(&["Help.*"], &["Help.Me"]);
         check(&["Hello", "Foo", "Help"], &["Hello"]);

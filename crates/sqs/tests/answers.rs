@@ -146,6 +146,22 @@ fn an_error_names_itself_in_both_protocols() {
     let response = Protocol::Query.refuse(&error, REQUEST_ID);
     let body = std::str::from_utf8(response.body()).expect("UTF-8");
     assert!(body.contains("<Code>AWS.SimpleQueueService.NonExistentQueue</Code>"), "{body}");
+    let words = "<Message>The specified queue does not exist for this wsdl version.</Message>";
+    assert!(body.contains(words), "{body}");
+}
+
+#[test]
+fn a_status_is_the_same_in_both_protocols() {
+    for (kind, status) in [
+        (ErrorKind::PurgeQueueInProgress, 403),
+        (ErrorKind::OverLimit, 403),
+        (ErrorKind::ReceiptHandleIsInvalid, 404),
+        (ErrorKind::QueueDoesNotExist, 400),
+    ] {
+        for protocol in [Protocol::Json, Protocol::Query] {
+            assert_eq!(protocol.refuse(&kind.because(""), REQUEST_ID).status(), status, "{kind:?}");
+        }
+    }
 }
 
 #[test]

@@ -117,6 +117,36 @@ fn the_count_of_a_redrive_policy_is_a_number_or_text() {
 }
 
 #[test]
+fn a_redrive_policy_is_refused_in_words_for_people() {
+    for (policy, reason) in [
+        ("{", "Redrive policy is not a valid JSON map."),
+        ("[]", "Redrive policy is not a valid JSON map."),
+        ("{}", "Redrive policy does not contain mandatory attribute: deadLetterTargetArn."),
+        (
+            r#"{"deadLetterTargetArn":"x"}"#,
+            "Redrive policy does not contain mandatory attribute: maxReceiveCount.",
+        ),
+        (
+            r#"{"deadLetterTargetArn":"x","maxReceiveCount":"0"}"#,
+            "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000 both inclusive.",
+        ),
+    ] {
+        let error = parse(&[("RedrivePolicy", policy)]).expect_err(policy);
+        let words =
+            format!("Value {policy} for parameter RedrivePolicy is invalid. Reason: {reason}");
+        assert_eq!(error.message, words);
+    }
+}
+
+#[test]
+fn one_way_to_encrypt_is_named_at_a_time() {
+    let parse = |managed| parse(&[("KmsMasterKeyId", "k"), ("SqsManagedSseEnabled", managed)]);
+    let error = parse("true").expect("alone").check_change().expect_err("together");
+    assert_eq!(error.kind, ErrorKind::InvalidAttributeName);
+    parse("false").expect("alone").check_new("q").expect("goes together");
+}
+
+#[test]
 fn other_values_are_refused() {
     for (name, value) in [
         ("Policy", "{"),

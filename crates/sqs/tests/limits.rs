@@ -136,11 +136,23 @@ fn characters_of_messages() {
 fn attributes_of_messages() {
     let with = |name: &str, attribute: Value| send(json!({"MessageAttributes": {name: attribute}}));
     let text = |data_type: &str, text: &str| json!({"DataType": data_type, "StringValue": text});
-    for name in ["a", "a.b-c_D", &"n".repeat(256), "awsome", "Amazonas"] {
+    for name in ["a", "a.b-c_D", &"ø".repeat(256), "attr.1øßä", "名前", "awsome", "Amazonas"]
+    {
         good("SendMessage", with(name, text("String", "x")));
     }
-    for name in ["", ".a", "a.", "a..b", "a b", "ä", "AWS.a", "aws.a", "aMaZoN.a", &"n".repeat(257)]
-    {
+    for name in [
+        "",
+        ".a",
+        "a.",
+        "a..b",
+        "a b",
+        "a:b",
+        "a\u{1}",
+        "AWS.a",
+        "aws.a",
+        "aMaZoN.a",
+        &"ø".repeat(257),
+    ] {
         value("SendMessage", with(name, text("String", "x")));
     }
     good("SendMessage", with("a", text("Number.float", "-1.5e3")));
@@ -164,7 +176,7 @@ fn attributes_of_messages() {
     let list = json!({"DataType": "String", "StringListValues": ["x"]});
     check("SendMessage", with("a", list), Some(ErrorKind::UnsupportedOperation));
     let control = with("a", text("String", "\0"));
-    check("SendMessage", control, Some(ErrorKind::InvalidMessageContents));
+    value("SendMessage", control);
     let many = |count: usize| {
         let all: serde_json::Map<String, Value> =
             (0..count).map(|n| (format!("a{n}"), text("String", "x"))).collect();
@@ -240,6 +252,23 @@ fn a_bad_entry_is_refused_alone() {
         ("group", "InvalidParameterValue"),
     ];
     assert_eq!(failed, expected.map(|(id, code)| (id.to_owned(), code.to_owned())));
+}
+
+#[test]
+fn a_batch_in_order_has_a_group_and_an_id_for_each() {
+    let entry = |group: Option<&str>, id: Option<&str>| SendMessageBatchRequestEntry {
+        message_group_id: group.map(str::to_owned),
+        message_deduplication_id: id.map(str::to_owned),
+        ..SendMessageBatchRequestEntry::default()
+    };
+    let kind = |entry, by_body| {
+        validate::group(&entry, by_body).map(str::to_owned).map_err(|error| error.kind)
+    };
+    for (id, by_body) in [(Some("i"), false), (None, true), (Some("i"), true)] {
+        assert_eq!(kind(entry(Some("g"), id), by_body).as_deref(), Ok("g"));
+        assert_eq!(kind(entry(None, id), by_body), Err(ErrorKind::MissingParameter));
+    }
+    assert_eq!(kind(entry(Some("g"), None), false), Err(ErrorKind::InvalidParameterValue));
 }
 
 #[test]

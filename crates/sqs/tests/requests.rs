@@ -132,6 +132,17 @@ fn malformed_json_is_refused() {
 }
 
 #[test]
+fn what_is_of_no_queue_is_refused_where_a_queue_is() {
+    for form in ["Action=ListQueues", "Action=CreateQueue&QueueName=jobs"] {
+        for path in ["/", "/sqs", "/sqs/"] {
+            query(path, form).expect(path);
+        }
+        let error = query("/sqs/acme/jobs", form).expect_err(form);
+        assert_eq!(error.kind, ErrorKind::InvalidAction, "{form}");
+    }
+}
+
+#[test]
 fn malformed_queries_are_refused() {
     let check = |form: &str, kind: ErrorKind| {
         assert_eq!(query("/a/b", form).expect_err(form).kind, kind, "{form}");

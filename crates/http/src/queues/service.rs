@@ -226,7 +226,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    fn nothing() -> Leased {
+    pub(crate) fn nothing() -> Leased {
         Leased { deliveries: Vec::new(), room: None, again: false }
     }
 }

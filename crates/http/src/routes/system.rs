@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 
 use crate::app::{App, EdgeState};
 use crate::route::{Routes, doc};
+use crate::sqs;
 use crate::telemetry::{census, metrics};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -68,10 +69,13 @@ pub fn routes() -> Routes {
         )
 }
 
-/// SQS has the POST of this path.
-async fn root() -> Response {
+/// SQS has the POST of this path, and the GET that names an action.
+async fn root(here: sqs::Here, request: Request) -> Response {
     const POINTER: &str = "This is Stampede. The API is described at /docs for people and at \
         /openapi.json for programs; /readyz says how the server is.\n";
+    if let Some(answer) = sqs::at_root(here, request).await {
+        return answer;
+    }
     text(TEXT, Body::from(POINTER))
 }
 

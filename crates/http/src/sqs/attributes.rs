@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use queue::{Described, Mode, Settings};
+use sqs::SqsError;
 use sqs::attributes::{
     DeduplicationScope, FifoThroughputLimit, QueueAttributes, RedrivePolicy, Setting,
 };
@@ -56,6 +57,13 @@ fn apply_notes(attributes: &QueueAttributes, notes: &mut BTreeMap<String, String
         Setting::Cleared => None,
     };
     note(Name::Policy, attributes.policy.as_ref().map(text));
+    // Of the two ways to encrypt, one is in force: the one that was named last.
+    if attributes.sqs_managed_sse_enabled == Some(true) {
+        note(Name::KmsMasterKeyId, Some(None));
+    }
+    if let Some(Setting::Set(_)) = attributes.kms_master_key_id {
+        note(Name::SqsManagedSseEnabled, Some(None));
+    }
     note(Name::KmsMasterKeyId, attributes.kms_master_key_id.as_ref().map(text));
     let reuse = attributes.kms_data_key_reuse_period_seconds;
     note(Name::KmsDataKeyReusePeriodSeconds, reuse.map(|seconds| Some(seconds.to_string())));
@@ -84,6 +92,27 @@ pub(super) fn deduplicates_by_group(settings: &Settings) -> bool {
     scope.is_some_and(|scope| scope == "messageGroup")
 }
 
+/// Refuses a limit of throughput by group where deduplication is not by group.
+pub(super) fn check_throughput(settings: &Settings) -> Result<(), SqsError> {
+    let limit = settings.notes.get(Name::FifoThroughputLimit.as_str());
+    let is_by_group = limit.is_some_and(|limit| limit == "perMessageGroupId");
+    if is_by_group && !deduplicates_by_group(settings) {
+        return Err(sqs::attributes::wrong(Name::FifoThroughputLimit));
+    }
+    Ok(())
+}
+
+/// The first attribute that is another under other settings, as it is shown: what was never said is
+/// what it is by default.
+pub(super) fn differing(
+    before: &Settings,
+    after: &Settings,
+    arn: impl Fn(&str) -> String,
+) -> Option<Name> {
+    let differs = |name: &Name| set(*name, before, &arn) != set(*name, after, &arn);
+    Name::ALL.iter().copied().find(differs)
+}
+
 /// The attributes that were asked for. `arn` names a queue of the tenant.
 pub(super) fn shown(
     selection: &QueueAttributeSelection,
@@ -105,22 +134,34 @@ fn shown_one(
     arn: impl Fn(&str) -> String,
 ) -> Option<String> {
     let Described { definition, counts, .. } = described;
-    let settings = &definition.settings;
-    let is_fifo = settings.mode == Mode::Fifo;
-    let fifo_only = |value: String| is_fifo.then_some(value);
-    let noted = || settings.notes.get(attribute.as_str()).cloned();
     match attribute {
         Name::ApproximateNumberOfMessages => Some(counts.visible.to_string()),
         Name::ApproximateNumberOfMessagesDelayed => Some(counts.delayed.to_string()),
         Name::ApproximateNumberOfMessagesNotVisible => Some(counts.leased.to_string()),
         Name::CreatedTimestamp => Some((definition.created_ms / 1000).to_string()),
         Name::LastModifiedTimestamp => Some((definition.updated_ms / 1000).to_string()),
+        Name::QueueArn => Some(arn(name)),
+        _ => set(attribute, &definition.settings, arn),
+    }
+}
+
+/// An attribute that is set, or what it is when it is not; `None` for one that is not a setting.
+fn set(attribute: Name, settings: &Settings, arn: impl Fn(&str) -> String) -> Option<String> {
+    let is_fifo = settings.mode == Mode::Fifo;
+    let fifo_only = |value: String| is_fifo.then_some(value);
+    let noted = || settings.notes.get(attribute.as_str()).cloned();
+    match attribute {
+        Name::ApproximateNumberOfMessages
+        | Name::ApproximateNumberOfMessagesDelayed
+        | Name::ApproximateNumberOfMessagesNotVisible
+        | Name::CreatedTimestamp
+        | Name::LastModifiedTimestamp
+        | Name::QueueArn => None,
         Name::DelaySeconds => Some((settings.delay_ms / 1000).to_string()),
         Name::MaximumMessageSize => Some(settings.max_body_bytes.to_string()),
         Name::MessageRetentionPeriod => Some((settings.retention_ms / 1000).to_string()),
         Name::ReceiveMessageWaitTimeSeconds => Some((settings.wait_ms / 1000).to_string()),
         Name::VisibilityTimeout => Some((settings.visibility_ms / 1000).to_string()),
-        Name::QueueArn => Some(arn(name)),
         Name::FifoQueue => fifo_only("true".to_owned()),
         Name::ContentBasedDeduplication => fifo_only(settings.dedup_by_body.to_string()),
         Name::DeduplicationScope => fifo_only(noted().unwrap_or_else(|| "queue".to_owned())),

@@ -1,33 +1,21 @@
-//! What is done to messages.
+//! What is done to messages, but for receiving them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use kernel::IdempotencyKey;
 use kernel::id::digest;
 use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{
-    Ack, Command, Definition, Delivery, Extend, Mode, NewMessage, Receive, Reply, SendRefusal,
-    Sent, Settled,
+    Ack, Command, Definition, Extend, Mode, NewMessage, Reply, SendRefusal, Sent, Settled,
 };
-use sqs::select::{MessageSystemName as Name, MessageSystemSelection, wants_message_attribute};
-use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
+use sqs::select::MessageSystemName as Name;
+use sqs::value::{Blob, MessageAttributeValue};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
 use crate::aside::by_bytes;
-use crate::queues::large::{self, Source, Whole};
+use crate::queues::large;
 use crate::queues::parcel::{dedup_of_body, dedup_of_key};
-use crate::queues::service::Leased;
-use crate::queues::{message_id, receipt, receipt_handle, service};
-
-/// How long a receive can be repeated under its attempt's id.
-const ATTEMPT_MS: u64 = 5 * 60 * 1000;
-/// How often what an attempt takes is remembered; more often, nobody repeats one in five minutes.
-const FRESH_MAX: usize = 8;
+use crate::queues::{message_id, receipt, service};
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
     let data_type = value.data_type.clone();
@@ -36,16 +24,6 @@ fn attribute(value: &MessageAttributeValue) -> Attribute {
         (None, text) => AttributeValue::Text(text.clone().unwrap_or_default()),
     };
     Attribute { data_type, value }
-}
-
-fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
-    let mut value =
-        MessageAttributeValue { data_type: attribute.data_type.clone(), ..Default::default() };
-    match &attribute.value {
-        AttributeValue::Text(text) => value.string_value = Some(text.clone()),
-        AttributeValue::Binary(bytes) => value.binary_value = Some(Blob(bytes.clone().into())),
-    }
-    value
 }
 
 /// A message on its way in: what of it is the same alone and in a batch.
@@ -89,7 +67,7 @@ fn packed(
     let dedup_id = entry.message_deduplication_id.as_deref();
     let dedup = match settings.mode {
         Mode::Fifo => {
-            let (dedup, id) = fifo_dedup(definition, group, dedup_id, entry)?;
+            let (dedup, id) = fifo_dedup(definition, entry)?;
             // Also where the body stands for it: other queues it may go to do not know that.
             let name = Name::MessageDeduplicationId.as_str().to_owned();
             parcel.system.insert(name, Attribute::text("String", id));
@@ -128,27 +106,15 @@ fn packed(
 /// What tells a message sent twice, and the id that it was made of.
 fn fifo_dedup(
     definition: &Definition,
-    group: Option<&str>,
-    dedup_id: Option<&str>,
     entry: &input::SendMessageBatchRequestEntry,
 ) -> Result<([u8; 16], String), SqsError> {
-    let Some(group) = group else { return Err(SqsError::missing("MessageGroupId")) };
+    let group = sqs::validate::group(entry, definition.settings.dedup_by_body)?;
     if entry.delay_seconds.is_some_and(|seconds| seconds != 0) {
         let why = "The request include parameter that is not valid for this queue type";
         return Err(SqsError::value(entry.delay_seconds.unwrap_or(0), "DelaySeconds", why));
     }
-    let id = match dedup_id {
-        Some(id) => id.to_owned(),
-        None if definition.settings.dedup_by_body => {
-            sqs::digest::deduplication_id(entry.message_body.as_bytes())
-        }
-        None => {
-            return Err(ErrorKind::InvalidParameterValue.because(
-                "The queue should either have ContentBasedDeduplication enabled or \
-                 MessageDeduplicationId provided explicitly",
-            ));
-        }
-    };
+    let of_body = || sqs::digest::deduplication_id(entry.message_body.as_bytes());
+    let id = entry.message_deduplication_id.clone().unwrap_or_else(of_body);
     let own = dedup_of_key(&id);
     let by_group = deduplicates_by_group(&definition.settings);
     Ok((if by_group { digest(&[&own, group.as_bytes()]) } else { own }, id))
@@ -254,6 +220,11 @@ impl Session<'_> {
         let max = usize::try_from(definition.settings.max_body_bytes).unwrap_or(usize::MAX);
         sqs::validate::batch_size(&ask, max)?;
         let mode = definition.settings.mode;
+        if mode == Mode::Fifo {
+            for entry in &ask.entries {
+                sqs::validate::group(entry, definition.settings.dedup_by_body)?;
+            }
+        }
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
         let check = sqs::validate::send_entry;
         let messages = outgoing(definition, self.sender(), ask.entries, check).await;
@@ -266,171 +237,6 @@ impl Session<'_> {
             }
         }
         Ok(result.into())
-    }
-
-    pub(super) async fn receive(&self, ask: input::ReceiveMessage) -> Result<Output, SqsError> {
-        let wanted = MessageSystemSelection::parse(
-            &ask.attribute_names,
-            &ask.message_system_attribute_names,
-        )?;
-        let (name, definition) = self.queue(&ask.queue_url).await?;
-        let ms = |seconds: i32| u64::try_from(seconds).unwrap_or(0) * 1000;
-        let wait_ms = ask.wait_time_seconds.map_or(definition.settings.wait_ms, ms);
-        let receive = Receive {
-            queue: name.to_owned(),
-            max: u16::try_from(ask.max_number_of_messages.unwrap_or(1)).unwrap_or(1),
-            visibility_ms: ask.visibility_timeout.map(ms),
-        };
-        let wait = Duration::from_millis(wait_ms);
-        let attempt = ask.receive_request_attempt_id.as_deref();
-        let leased = match attempt.filter(|_| definition.settings.mode == Mode::Fifo) {
-            Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
-            None => self.take(&definition, receive, wait, None).await?,
-        };
-        let source = Source { tenant: self.caller.tenant, name, definition: &definition };
-        let whole = large::handed_out(self.edge, source, leased).await;
-        let Whole { messages, room } = whole.map_err(super::refusal)?;
-        if let Some(room) = room {
-            let _kept = self.room.set(room);
-        }
-        let names = &ask.message_attribute_names;
-        let shown = |(delivery, parcel)| self.shown(&delivery, parcel, &wanted, names);
-        let messages = messages.into_iter().map(shown).collect();
-        Ok(output::ReceiveMessageResult { messages }.into())
-    }
-
-    async fn take(
-        &self,
-        definition: &Definition,
-        receive: Receive,
-        wait: Duration,
-        key: Option<IdempotencyKey>,
-    ) -> Result<Leased, SqsError> {
-        let received = service::receive(self.edge, &self.caller, definition, receive, wait, key);
-        received.await.map_err(super::refusal)?.map_err(refused)
-    }
-
-    /// Takes what the same attempt took before, as far as it still has it, and those leases begin
-    /// again: what was deleted, given back, or went to others, is not given again. When it has
-    /// nothing any more it takes something new.
-    async fn take_again(
-        &self,
-        definition: &Definition,
-        receive: Receive,
-        wait: Duration,
-        attempt: &str,
-    ) -> Result<Leased, SqsError> {
-        let place = queue::place(self.caller.tenant, &receive.queue);
-        let now = self.edge.node.now_ms() / ATTEMPT_MS;
-        let current = self.attempt_key(definition, attempt, now);
-        let mut fresh = None;
-        // The first try may have been just before the present five minutes began. What it takes when
-        // it has nothing any more is remembered under a further key.
-        let earlier = self.attempt_key(definition, attempt, now.saturating_sub(1));
-        let further = (0..FRESH_MAX).map(|part| service::part_of(current, part));
-        for key in std::iter::once(earlier).chain(further) {
-            let answered = self.edge.node.is_answered(place, Some(key));
-            if !answered.await.map_err(unavailable)? {
-                if key != earlier {
-                    fresh = Some(key);
-                    break;
-                }
-                continue;
-            }
-            let before = self.take(definition, receive.clone(), Duration::ZERO, Some(key)).await?;
-            let before = self.begin_again(definition, &receive, before).await?;
-            if !before.deliveries.is_empty() {
-                return Ok(before);
-            }
-        }
-        self.take(definition, receive, wait, fresh).await
-    }
-
-    fn attempt_key(&self, definition: &Definition, attempt: &str, window: u64) -> IdempotencyKey {
-        let (tenant, number) = (self.caller.tenant.0, definition.number);
-        let parts: [&[u8]; 4] = [
-            &tenant.to_be_bytes(),
-            &number.to_be_bytes(),
-            &window.to_be_bytes(),
-            attempt.as_bytes(),
-        ];
-        IdempotencyKey { key: digest(&parts), body: [0; 16] }
-    }
-
-    /// Those of these leases that are in force; they are as long as new ones then.
-    async fn begin_again(
-        &self,
-        definition: &Definition,
-        receive: &Receive,
-        mut before: Leased,
-    ) -> Result<Leased, SqsError> {
-        let visibility_ms = receive.visibility_ms.unwrap_or(definition.settings.visibility_ms);
-        if before.deliveries.is_empty() || visibility_ms == 0 {
-            before.deliveries.clear();
-            return Ok(before);
-        }
-        let receipts = before.deliveries.iter().map(|delivery| delivery.receipt).collect();
-        let queue = receive.queue.clone();
-        let extend = Command::Extend(Extend { queue, receipts, visibility_ms });
-        let Reply::Settled(settled) = self.submit(&receive.queue, &extend).await? else {
-            unreachable!("a settling is answered with Settled");
-        };
-        let mut settled = settled.iter();
-        before.deliveries.retain(|_| settled.next() == Some(&Settled::Done));
-        Ok(before)
-    }
-
-    fn shown(
-        &self,
-        delivery: &Delivery,
-        mut parcel: Parcel,
-        wanted: &MessageSystemSelection,
-        names: &[String],
-    ) -> output::Message {
-        let chosen =
-            parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
-        let message_attributes: MessageAttributes =
-            chosen.map(|(name, value)| (name.clone(), attribute_value(value))).collect();
-        let body = match &mut parcel.body {
-            Body::Text(text) | Body::Json(text) => std::mem::take(text),
-            Body::Binary(bytes) => STANDARD.encode(bytes),
-        };
-        output::Message {
-            message_id: Some(message_id(delivery.id)),
-            receipt_handle: Some(receipt_handle(&delivery.receipt)),
-            md5_of_body: Some(sqs::digest::body(&body)),
-            body: Some(body),
-            attributes: self.system_attributes(delivery, &parcel, wanted),
-            md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
-            message_attributes,
-        }
-    }
-
-    fn system_attributes(
-        &self,
-        delivery: &Delivery,
-        parcel: &Parcel,
-        wanted: &MessageSystemSelection,
-    ) -> BTreeMap<String, String> {
-        let noted = |name: Name| match &parcel.system.get(name.as_str())?.value {
-            AttributeValue::Text(text) => Some(text.clone()),
-            AttributeValue::Binary(_) => None,
-        };
-        let value = |name: Name| match name {
-            Name::SentTimestamp => Some(delivery.sent_ms.to_string()),
-            Name::ApproximateReceiveCount => Some(delivery.receives.to_string()),
-            Name::ApproximateFirstReceiveTimestamp => Some(delivery.first_received_ms.to_string()),
-            Name::SequenceNumber => {
-                delivery.group.as_ref().map(|_| format!("{:020}", delivery.sequence))
-            }
-            Name::MessageGroupId => delivery.group.clone().or_else(|| noted(name)),
-            Name::DeadLetterQueueSourceArn => {
-                delivery.story.as_ref().map(|story| self.arn(&story.queue))
-            }
-            Name::AWSTraceHeader | Name::MessageDeduplicationId | Name::SenderId => noted(name),
-        };
-        let asked = Name::ALL.iter().copied().filter(|name| wanted.has(*name));
-        asked.filter_map(|name| Some((name.as_str().to_owned(), value(name)?))).collect()
     }
 
     /// What came of each handle.

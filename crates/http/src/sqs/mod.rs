@@ -7,11 +7,12 @@
 //! The access key id is the tenant's key, and so is the secret: keys are hashed at rest, so what
 //! checks a signature must come with the request. The `sqs` crate holds the wire; here is what the
 //! 23 actions do: `queues` to queues, `attributes` between their settings and AWS's, `messages` to
-//! messages, `tasks` between queues.
+//! messages, `receive` for who takes them, `tasks` between queues.
 
 mod attributes;
 mod messages;
 mod queues;
+mod receive;
 mod tasks;
 
 use std::borrow::Cow;
@@ -51,6 +52,8 @@ pub(crate) fn routes() -> Routes {
             )
             .public()
             .body_bytes_max(REQUEST_BYTES_MAX)
+            // It would do what nobody sees.
+            .without_head()
             .gives_other(200, "application/x-amz-json-1.0", "As AWS documents it")
     };
     let listed = |summary| endpoint(summary).example("Action=ListQueues");
@@ -63,6 +66,7 @@ pub(crate) fn routes() -> Routes {
         .post("/sqs/", "sqs.call_slash", call, listed("The same"))
         .post("/sqs/{account}/{queue}", "sqs.queue", call, looked("Any SQS action on a queue"))
         .get("/sqs", "sqs.presigned", call, listed("Any SQS action, by a presigned URL"))
+        .get("/sqs/", "sqs.presigned_slash", call, listed("The same, by a presigned URL"))
         .get(
             "/sqs/{account}/{queue}",
             "sqs.queue_presigned",
@@ -72,7 +76,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 /// What a handler's other extractors see.
-struct Here(Ctx);
+pub(crate) struct Here(Ctx);
 
 impl FromRequestParts<Ctx> for Here {
     type Rejection = Problem;
@@ -80,6 +84,12 @@ impl FromRequestParts<Ctx> for Here {
     async fn from_request_parts(_: &mut Parts, ctx: &Ctx) -> Result<Here, Problem> {
         Ok(Here(ctx.clone()))
     }
+}
+
+/// The answer to a GET of the root, where its query names an action; else somebody just looks.
+pub(crate) async fn at_root(here: Here, request: Request) -> Option<Response> {
+    let is_action = request.method() == Method::GET && Protocol::names_action(request.uri());
+    if is_action { Some(call(here, request).await) } else { None }
 }
 
 async fn call(Here(ctx): Here, request: Request) -> Response {
@@ -94,13 +104,13 @@ async fn call(Here(ctx): Here, request: Request) -> Response {
     getrandom::fill(&mut request_id).expect("the system has randomness");
     let request_id = format!("{:032x}", u128::from_be_bytes(request_id));
     if let Err(error) = check_sender(&ctx, &uri, &headers, most).await {
-        let mut refused = protocol.refuse(&error, &request_id).map(Body::from);
-        // The body is still to come.
-        refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return refused;
+        return unread(protocol, &error, &request_id);
     }
     let body = match RawBody::from_request(request, &ctx).await {
         Ok(RawBody(body)) => body,
+        Err(problem) if problem.kind == ProblemKind::PayloadTooLarge => {
+            return unread(protocol, &refusal(problem), &request_id);
+        }
         Err(problem) => return problem.into_response(),
     };
     let room = OnceLock::new();
@@ -110,6 +120,13 @@ async fn call(Here(ctx): Here, request: Request) -> Response {
         Err(error) => protocol.refuse(&error, &request_id),
     };
     answer.map(|answer| Body::from(keep(answer, room.into_inner())))
+}
+
+/// The answer to a request whose body is still to come.
+fn unread(protocol: Protocol, error: &SqsError, request_id: &str) -> Response {
+    let mut refused = protocol.refuse(error, request_id).map(Body::from);
+    refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    refused
 }
 
 /// Refuses a large body, before any of it is read, unless it names a key that there is: the signature
@@ -226,6 +243,7 @@ fn refusal(problem: Problem) -> SqsError {
         ProblemKind::QuotaExceeded => of_quota(problem.quota()),
         ProblemKind::NotFound => ErrorKind::QueueDoesNotExist,
         ProblemKind::Internal => ErrorKind::InternalError,
+        ProblemKind::PayloadTooLarge => ErrorKind::RequestTooLarge,
         kind if kind.status().is_server_error() => ErrorKind::ServiceUnavailable,
         _ => ErrorKind::InvalidParameterValue,
     };
@@ -298,7 +316,11 @@ impl Session<'_> {
         account == self.caller.tenant_name() || account.bytes().all(|byte| byte.is_ascii_digit())
     }
 
+    /// A bare name will do for a URL, as at AWS.
     fn name_of<'u>(&self, url: &'u str) -> Result<&'u str, SqsError> {
+        if sqs::validate::is_queue_name(url) {
+            return Ok(url);
+        }
         let path = QueuePath::of_queue_url(url)?;
         if self.is_ours(path.account) { Ok(path.queue) } else { Err(SqsError::no_queue()) }
     }
@@ -346,8 +368,10 @@ fn refused(refusal: queue::Refusal) -> SqsError {
         queue::Refusal::Version => {
             ErrorKind::ServiceUnavailable.because("Somebody else is changing the queue.")
         }
-        queue::Refusal::Redriving => ErrorKind::UnsupportedOperation
-            .because("A message move task of this queue is running already."),
+        queue::Refusal::Redriving => ErrorKind::InvalidParameterValue.because(
+            "There is already a task running. Only one active task is allowed for a source queue \
+             arn at a given time.",
+        ),
         queue::Refusal::NoJob => ErrorKind::ResourceNotFound.because("The task does not exist."),
         queue::Refusal::SameQueue => ErrorKind::InvalidParameterValue
             .because("Source and destination must not be the same queue."),

@@ -1,12 +1,10 @@
 //! What is done to queues.
 
-use std::collections::BTreeMap;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use queue::{Command, Create, Definition, Mode, Reply, Settings, Update};
 use sqs::attributes::{QueueAttributes, RedriveAllowPolicy, RedrivePermission, Setting};
-use sqs::select::QueueAttributeSelection;
+use sqs::select::{QueueAttributeName, QueueAttributeSelection};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
 use super::{Session, attributes, unavailable};
@@ -15,9 +13,8 @@ use super::{Session, attributes, unavailable};
 const UPDATE_TRIES: usize = 10;
 /// Names on a page when nobody says how many.
 const LIST_DEFAULT: usize = 1000;
-/// What the notes of permissions begin with.
-const PERMISSION: &str = "Permission:";
-const PERMISSIONS_MAX: usize = 20;
+/// The note that permissions are statements of.
+const POLICY: &str = QueueAttributeName::Policy.as_str();
 
 /// Whether a queue sends its dead letters to this one.
 pub(super) fn feeds(dead: &str) -> impl Fn(&Definition) -> bool + use<> {
@@ -33,18 +30,24 @@ impl Session<'_> {
         let is_fifo = attributes.fifo_queue == Some(true);
         let mode = if is_fifo { Mode::Fifo } else { Mode::Standard };
         let dead = self.dead_letter_queue(name, mode, &attributes).await?;
-        let found = self.find(name).await?;
-        let before = found.as_ref().map(|definition| definition.settings.clone());
+        let before = self.find(name).await?.map(|definition| definition.settings);
         let mut settings = before.clone().unwrap_or_else(|| Settings::usual(mode));
         attributes::apply(&attributes, dead, &mut settings);
         if let Some(before) = before {
             // The same queue, if what was said is what it is. Tags do not count.
-            return if before == settings && before.mode == mode {
-                Ok(self.made(name))
-            } else {
-                Err(super::refused(queue::Refusal::Exists))
+            let differs = attributes::differing(&before, &settings, |name| self.arn(name));
+            let differs =
+                differs.or((before.mode != mode).then_some(QueueAttributeName::FifoQueue));
+            return match differs {
+                None => Ok(self.made(name)),
+                Some(attribute) => Err(ErrorKind::QueueNameExists.because(format!(
+                    "A queue already exists with the same name and a different value for \
+                     attribute {}",
+                    attribute.as_str()
+                ))),
             };
         }
+        attributes::check_throughput(&settings)?;
         settings.tags = ask.tags;
         if let Some(max_ms) = self.caller.retention_ms_max()
             && attributes.message_retention_period.is_none()
@@ -234,6 +237,7 @@ impl Session<'_> {
         self.change(&ask.queue_url, |settings| {
             let before_ms = settings.retention_ms;
             attributes::apply(&attributes, dead.clone(), settings);
+            attributes::check_throughput(settings)?;
             if settings.retention_ms == before_ms {
                 return Ok(());
             }
@@ -270,27 +274,16 @@ impl Session<'_> {
         Ok(Output::Nothing(ActionName::UntagQueue))
     }
 
-    /// Kept and shown in no policy: scopes of keys say who may do what here.
+    /// Shown in the policy, and without effect: scopes of keys say who may do what here.
     pub(super) async fn add_permission(
         &self,
         ask: input::AddPermission,
     ) -> Result<Output, SqsError> {
-        let key = format!("{PERMISSION}{}", ask.label);
-        let statement = BTreeMap::from([
-            ("accounts", ask.aws_account_ids.clone()),
-            ("actions", ask.actions.clone()),
-        ]);
-        let statement = serde_json::to_string(&statement).expect("plain data serialises");
+        let arn = self.arn(self.name_of(&ask.queue_url)?);
         self.change(&ask.queue_url, |settings| {
-            let labels = settings.notes.keys().filter(|key| key.starts_with(PERMISSION)).count();
-            if settings.notes.contains_key(&key) {
-                let why = "Already exists.";
-                return Err(SqsError::value(&ask.label, "Label", why));
-            }
-            if labels >= PERMISSIONS_MAX {
-                return Err(ErrorKind::OverLimit.because("A queue has 20 permissions at most."));
-            }
-            settings.notes.insert(key.clone(), statement.clone());
+            let before = settings.notes.get(POLICY).map(String::as_str);
+            let after = sqs::policy::add(before, &arn, &ask)?;
+            settings.notes.insert(POLICY.to_owned(), after);
             Ok(())
         })
         .await?;
@@ -301,10 +294,13 @@ impl Session<'_> {
         &self,
         ask: input::RemovePermission,
     ) -> Result<Output, SqsError> {
-        let key = format!("{PERMISSION}{}", ask.label);
-        self.change(&ask.queue_url, |settings| match settings.notes.remove(&key) {
-            Some(_) => Ok(()),
-            None => Err(SqsError::value(&ask.label, "Label", "It does not exist.")),
+        self.change(&ask.queue_url, |settings| {
+            let before = settings.notes.get(POLICY).map(String::as_str);
+            match sqs::policy::remove(before, &ask.label)? {
+                Some(after) => drop(settings.notes.insert(POLICY.to_owned(), after)),
+                None => drop(settings.notes.remove(POLICY)),
+            }
+            Ok(())
         })
         .await?;
         Ok(Output::Nothing(ActionName::RemovePermission))

@@ -72,7 +72,10 @@ impl Session<'_> {
         &self,
         ask: input::CancelMessageMoveTask,
     ) -> Result<Output, SqsError> {
-        let (name, job) = redrive(&ask.task_handle).ok_or_else(no_task)?;
+        let (name, job) = redrive(&ask.task_handle).ok_or_else(|| {
+            let why = "Value for parameter TaskHandle is invalid.";
+            ErrorKind::InvalidParameterValue.because(why)
+        })?;
         let is_running = |known: &Job| known.number == job && known.state == JobState::Running;
         if !self.jobs(name).await.map_err(|_| no_task())?.iter().any(is_running) {
             return Err(no_task());

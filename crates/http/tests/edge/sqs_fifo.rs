@@ -72,3 +72,35 @@ async fn a_deduplication_id_that_came_from_the_body_is_shown_as_well() {
     assert_eq!(server.dedup_ids("http://x/sqs/default/dead.fifo").await, expect);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_batch_with_a_message_that_cannot_be_in_order_is_refused_whole() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs.fifo", "mode": "FIFO"})).await;
+    let good = json!({"Id": "a", "MessageBody": "x", "MessageGroupId": "g",
+        "MessageDeduplicationId": "a"});
+    for (lacks, kind, words) in [
+        (
+            "MessageGroupId",
+            "MissingRequiredParameterException",
+            "The request must contain the parameter MessageGroupId.",
+        ),
+        (
+            "MessageDeduplicationId",
+            "InvalidParameterValueException",
+            "The queue should either have ContentBasedDeduplication enabled or \
+             MessageDeduplicationId provided explicitly",
+        ),
+    ] {
+        let mut bad = good.clone();
+        bad["Id"] = "b".into();
+        bad.as_object_mut().expect("an entry").remove(lacks);
+        let batch = json!({"QueueUrl": URL, "Entries": [good, bad]});
+        let refused = server.sqs_call("SendMessageBatch", &batch).await;
+        let expect =
+            json!({"__type": format!("com.amazon.coral.service#{kind}"), "message": words});
+        assert_eq!((refused.status, refused.json()), (400, expect));
+    }
+    assert_eq!(server.look("jobs.fifo").await["visible"], 0);
+    server.stop().await;
+}

@@ -41,7 +41,7 @@ impl Protocol {
             }
             Protocol::Query => xml::error(error, request_id).into(),
         };
-        let mut response = self.respond(error.kind.status(self), body, request_id);
+        let mut response = self.respond(error.kind.status(), body, request_id);
         if self == Protocol::Json {
             let code = format!("{};{}", error.kind.code(), error.kind.fault().as_str());
             insert(&mut response, QUERY_ERROR, &code);

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, Uri};
 
 use crate::action::{Action, ActionName};
 use crate::error::{ErrorKind, SqsError};
+use crate::url::QueuePath;
 use query::Parameters;
 
 /// Where the JSON protocol names its action.
@@ -44,8 +45,13 @@ impl Protocol {
         if headers.contains_key(TARGET) || is(AMZ_JSON) {
             return Some(Protocol::Json);
         }
-        let has_action = || uri.query().is_some_and(|query| query::names(query, "Action"));
-        (is(FORM) || has_action()).then_some(Protocol::Query)
+        (is(FORM) || Protocol::names_action(uri)).then_some(Protocol::Query)
+    }
+
+    /// Whether the query of a request names an action, as presigned URLs do.
+    #[must_use]
+    pub fn names_action(uri: &Uri) -> bool {
+        uri.query().is_some_and(|query| query::names(query, "Action"))
     }
 
     /// The action that a request asks for.
@@ -78,7 +84,11 @@ fn decode_json(headers: &HeaderMap, body: &[u8]) -> Result<Action, SqsError> {
 fn decode_query(uri: &Uri, body: &[u8]) -> Result<Action, SqsError> {
     let parameters = Parameters::parse(uri.query().unwrap_or_default().as_bytes(), body)?;
     let name = parameters.get("Action").unwrap_or_default();
-    let name = ActionName::parse(name).ok_or_else(|| unknown_action(name))?;
+    let of_account = [ActionName::CreateQueue, ActionName::ListQueues];
+    let is_of_queue = QueuePath::parse(uri.path()).is_some();
+    let name = ActionName::parse(name)
+        .filter(|name| !is_of_queue || !of_account.contains(name))
+        .ok_or_else(|| unknown_action(name))?;
     let input = parameters.into_input(uri.path())?;
     name.read_value(input).map_err(|error| refusal(&error, ErrorKind::InvalidParameterValue))
 }

@@ -7,6 +7,7 @@ use crate::action::ActionName;
 use crate::error::SqsError;
 
 const HEAD: &str = "<?xml version=\"1.0\"?>";
+const NO_QUEUE: &str = "The specified queue does not exist for this wsdl version.";
 const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
 
 /// The document of an output; `None` for an action that has none.
@@ -34,7 +35,10 @@ pub(super) fn error(error: &SqsError, request_id: &str) -> String {
     element(&mut xml, "Error", |xml| {
         leaf(xml, "Type", error.kind.fault().as_str());
         leaf(xml, "Code", error.kind.code());
-        leaf(xml, "Message", &error.message);
+        // Older clients look for the words of their protocol.
+        let is_no_queue = *error == SqsError::no_queue();
+        let message = if is_no_queue { NO_QUEUE } else { &error.message };
+        leaf(xml, "Message", message);
         xml.push_str("<Detail/>");
     });
     leaf(&mut xml, "RequestId", request_id);

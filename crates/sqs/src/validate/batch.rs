@@ -71,6 +71,25 @@ pub fn send_entry(entry: &SendMessageBatchRequestEntry) -> Result<(), SqsError> 
     )
 }
 
+/// The group of a message for a queue with order, where it has all that such a queue asks for.
+///
+/// # Errors
+/// What it lacks. It refuses a batch as a whole, in which order is that of its messages.
+pub fn group(
+    entry: &SendMessageBatchRequestEntry,
+    is_told_by_body: bool,
+) -> Result<&str, SqsError> {
+    let group = entry.message_group_id.as_deref();
+    let group = group.ok_or_else(|| SqsError::missing("MessageGroupId"))?;
+    if entry.message_deduplication_id.is_none() && !is_told_by_body {
+        return Err(ErrorKind::InvalidParameterValue.because(
+            "The queue should either have ContentBasedDeduplication enabled or \
+             MessageDeduplicationId provided explicitly",
+        ));
+    }
+    Ok(group)
+}
+
 /// Refuses a change of a batch, and only that one.
 pub fn visibility_entry(entry: &ChangeMessageVisibilityBatchRequestEntry) -> Result<(), SqsError> {
     present("ReceiptHandle", &entry.receipt_handle)?;

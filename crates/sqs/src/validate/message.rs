@@ -31,7 +31,7 @@ pub(super) fn content(
     system: &MessageAttributes,
 ) -> Result<(), SqsError> {
     present("MessageBody", body)?;
-    characters(body, "message body")?;
+    characters(body, "message body", ErrorKind::InvalidMessageContents)?;
     if attributes.len() > MESSAGE_ATTRIBUTES_MAX {
         return Err(invalid(format!(
             "Number of message attributes [{}] exceeds the allowed maximum \
@@ -88,10 +88,10 @@ pub const fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
-fn characters(text: &str, place: &str) -> Result<(), SqsError> {
+fn characters(text: &str, place: &str, kind: ErrorKind) -> Result<(), SqsError> {
     match text.chars().find(|c| !is_allowed(*c)) {
         None => Ok(()),
-        Some(c) => Err(ErrorKind::InvalidMessageContents.because(format!(
+        Some(c) => Err(kind.because(format!(
             "Invalid binary character '#x{:X}' was found in the {place}, the set of allowed \
              characters is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF]",
             u32::from(c)
@@ -107,10 +107,11 @@ fn is_dotted_word(text: &str) -> bool {
 fn attribute_name(name: &str) -> Result<(), SqsError> {
     let fail =
         |what: &str| Err(invalid(format!("Message attribute name '{}' {what}", shortened(name))));
-    if !(1..=ATTRIBUTE_NAME_MAX).contains(&name.len()) {
+    if !(1..=ATTRIBUTE_NAME_MAX).contains(&name.chars().count()) {
         return fail("must be 1 to 256 characters long.");
     }
-    if !is_dotted_word(name) {
+    // Of any script, as at AWS.
+    if !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.')) {
         return fail("can only include alphanumeric characters, hyphens, underscores and periods.");
     }
     if name.starts_with('.') || name.ends_with('.') || name.contains("..") {
@@ -139,7 +140,7 @@ fn attribute_value(name: &str, attribute: &MessageAttributeValue) -> Result<(), 
     let blob: &[u8] = attribute.binary_value.as_ref().map_or(&[], |blob| &blob.0);
     match base {
         "String" | "Number" if !text.is_empty() && blob.is_empty() => {
-            characters(text, "message attribute value")?;
+            characters(text, "message attribute value", ErrorKind::InvalidParameterValue)?;
             if base == "Number" && !is_number(text) {
                 return fail("has a value that is not a number.");
             }

@@ -9,7 +9,7 @@ mod batch;
 mod message;
 mod queue;
 
-pub use batch::{batch_size, delete_entry, send_entry, visibility_entry};
+pub use batch::{batch_size, delete_entry, group, send_entry, visibility_entry};
 pub use message::{is_allowed, message_bytes, size};
 pub use queue::{is_fifo_name, is_queue_name};
 

@@ -178,6 +178,17 @@ def presigned_url_works_until_it_expires():
         request.url = request.url.replace("MessageBody=by", "MessageBody=BY")
         status, text = call(request)
         equal((status, "SignatureDoesNotMatch" in text), (403, True))
+    for path in ("/", "/sqs", "/sqs/"):
+        for signed in (SigV4QueryAuth, SigV4Auth):
+            request = AWSRequest("GET", ENDPOINT + path + "?Action=ListQueues&Version=2012-11-05")
+            signed(Credentials(KEY, KEY), "sqs", REGION).add_auth(request)
+            status, text = call(request)
+            equal((status, f"<QueueUrl>{url}</QueueUrl>" in text), (200, True))
+    # What is of no queue is not asked of one.
+    request = AWSRequest("GET", url + "?Action=ListQueues&Version=2012-11-05")
+    SigV4Auth(Credentials(KEY, KEY), "sqs", REGION).add_auth(request)
+    status, text = call(request)
+    equal((status, "<Code>InvalidAction</Code>" in text), (400, True))
 
 
 @case
@@ -267,7 +278,7 @@ def messages_that_cannot_be_are_refused():
         refused("InvalidParameterValue", MessageAttributes={name: value})
     many = {f"a{n}": attribute("String", "x") for n in range(11)}
     refused("InvalidParameterValue", MessageAttributes=many)
-    refused("InvalidMessageContents", MessageAttributes={"a": attribute("String", "\u0001")})
+    refused("InvalidParameterValue", MessageAttributes={"a": attribute("String", "\u0001")})
     refused("InvalidParameterValue", MessageSystemAttributes={"Other": attribute("String", "x")})
     equal(len(suite.drain(url)), 1)
 

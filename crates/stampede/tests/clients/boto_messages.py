@@ -40,6 +40,7 @@ def attributes_come_back_as_asked_for():
     url = queue("attributes")
     extra = {
         "text": {"DataType": "String", "StringValue": "ümlaut <&>"},
+        "text.1øßä": {"DataType": "String", "StringValue": "x"},
         "text.more": {"DataType": "String.json", "StringValue": "{}"},
         "number": {"DataType": "Number", "StringValue": "-12.50e3"},
         "number-2": {"DataType": "Number.int", "StringValue": "007"},
@@ -58,9 +59,10 @@ def attributes_come_back_as_asked_for():
 
     check(["All"], extra)
     check([".*"], extra)
+    check(["*"], extra)
     check([], [])
     check(["number"], ["number"])
-    check(["text.*", "bytes"], ["text", "text.more", "bytes"])
+    check(["text.*", "bytes"], ["text", "text.1øßä", "text.more", "bytes"])
     check(["never-there"], [])
 
 
@@ -143,6 +145,20 @@ def visibility_hides_and_shows():
     code = "AWS.SimpleQueueService.MessageNotInflight"
     error = fails(code, sqs.change_message_visibility, **change, VisibilityTimeout=5)
     assert isinstance(error, sqs.exceptions.MessageNotInflight), type(error)
+
+
+@case
+def queue_with_too_many_in_flight_is_full_for_who_does_not_wait():
+    url = queue("in-flight")
+    suite.change("in-flight", maxInflight=1)
+    for body in ("a", "b"):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    [first] = receive(url, VisibilityTimeout=3)
+    error = fails("OverLimit", receive, url=url)
+    equal(error.response["ResponseMetadata"]["HTTPStatusCode"], 403)
+    equal(receive(url, WaitTimeSeconds=1), [])
+    # Who waits gets something when a lease ends: the first again, or what is behind it.
+    equal(len(receive(url, WaitTimeSeconds=20)), 1)
 
 
 @case

@@ -16,7 +16,11 @@ def queue_is_made_found_and_made_again():
     equal(found["QueueUrl"], url)
     equal(queue("made", VisibilityTimeout="7"), url)
     equal(queue("made"), url)
+    shown = {name: attributes(url)[name] for name in ("DelaySeconds", "MaximumMessageSize", "SqsManagedSseEnabled")}
+    equal(queue("made", **shown), url)
+    equal(sqs.list_queue_tags(QueueUrl="made").get("Tags", {}), {})
     error = fails("QueueAlreadyExists", queue, name="made", VisibilityTimeout="8")
+    assert str(error).endswith("a different value for attribute VisibilityTimeout"), error
     assert isinstance(error, sqs.exceptions.QueueNameExists), type(error)
 
 
@@ -54,10 +58,14 @@ def attributes_change_one_by_one():
         "KmsMasterKeyId": "alias/some",
         "KmsDataKeyReusePeriodSeconds": "60",
     }
+    both = {"KmsMasterKeyId": "alias/some", "SqsManagedSseEnabled": "true"}
+    fails("InvalidAttributeName", sqs.set_queue_attributes, QueueUrl=url, Attributes=both)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"SqsManagedSseEnabled": "true"})
     sqs.set_queue_attributes(QueueUrl=url, Attributes=change)
     shown = attributes(url)
     for name, value in {**change, "DelaySeconds": "3", "MessageRetentionPeriod": "60"}.items():
         equal(shown[name], value)
+    equal(shown["SqsManagedSseEnabled"], "false")
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": "", "KmsMasterKeyId": ""})
     shown = attributes(url)
     assert "Policy" not in shown and "KmsMasterKeyId" not in shown, shown
@@ -126,12 +134,22 @@ def tags_come_and_go():
 
 
 @case
-def permissions_are_kept():
+def permissions_are_statements_of_the_policy():
     url = queue("shared")
     sqs.add_permission(QueueUrl=url, Label="them", AWSAccountIds=["123456789012"], Actions=["SendMessage"])
+    equal(json.loads(attributes(url, "Policy")["Policy"])["Statement"], [{
+        "Sid": "them",
+        "Effect": "Allow",
+        "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+        "Action": "SQS:SendMessage",
+        "Resource": arn(url),
+    }])
+    fails("InvalidParameterValue", sqs.add_permission, QueueUrl=url, Label="nobody",
+          AWSAccountIds=["them"], Actions=["*"])
     fails("InvalidParameterValue", sqs.add_permission, QueueUrl=url, Label="them",
           AWSAccountIds=["123456789012"], Actions=["*"])
     sqs.remove_permission(QueueUrl=url, Label="them")
+    assert "Policy" not in attributes(url)
     fails("InvalidParameterValue", sqs.remove_permission, QueueUrl=url, Label="them")
 
 
@@ -240,11 +258,12 @@ def message_move_tasks():
     task = sqs.start_message_move_task(
         SourceArn=arn(dead), DestinationArn=arn(other), MaxNumberOfMessagesPerSecond=1)
     # One at a time for a source.
-    fails("AWS.SimpleQueueService.UnsupportedOperation", sqs.start_message_move_task,
+    fails("InvalidParameterValue", sqs.start_message_move_task,
           SourceArn=arn(dead), DestinationArn=arn(other))
     stopped = sqs.cancel_message_move_task(TaskHandle=task["TaskHandle"])
     assert 0 <= stopped["ApproximateNumberOfMessagesMoved"] < 20
-    fails("ResourceNotFoundException", sqs.cancel_message_move_task, TaskHandle="none")
+    fails("InvalidParameterValue", sqs.cancel_message_move_task, TaskHandle="foobared")
+    fails("ResourceNotFoundException", sqs.cancel_message_move_task, TaskHandle=task["TaskHandle"])
 
 
 suite.run()

@@ -1,0 +1,251 @@
+//! What a receiver gets.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kernel::IdempotencyKey;
+use kernel::id::digest;
+use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
+use queue::{Command, Definition, Delivery, Extend, Mode, Receive, Refusal, Reply, Settled};
+use sqs::select::{MessageSystemName as Name, MessageSystemSelection, wants_message_attribute};
+use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
+use sqs::{Output, SqsError, input, output};
+use tokio::time::Instant;
+
+use super::{Session, refused, unavailable};
+use crate::queues::large::{self, Source, Whole};
+use crate::queues::service::Leased;
+use crate::queues::{message_id, receipt_handle, service};
+
+/// How long a receive can be repeated under its attempt's id.
+const ATTEMPT_MS: u64 = 5 * 60 * 1000;
+/// How often who waits looks whether a queue with too many in flight may lease again.
+const ROOM_EVERY: Duration = Duration::from_millis(100);
+/// How often what an attempt takes is remembered; more often, nobody repeats one in five minutes.
+const FRESH_MAX: usize = 8;
+
+fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
+    let mut value =
+        MessageAttributeValue { data_type: attribute.data_type.clone(), ..Default::default() };
+    match &attribute.value {
+        AttributeValue::Text(text) => value.string_value = Some(text.clone()),
+        AttributeValue::Binary(bytes) => value.binary_value = Some(Blob(bytes.clone().into())),
+    }
+    value
+}
+
+impl Session<'_> {
+    pub(super) async fn receive(&self, ask: input::ReceiveMessage) -> Result<Output, SqsError> {
+        let wanted = MessageSystemSelection::parse(
+            &ask.attribute_names,
+            &ask.message_system_attribute_names,
+        )?;
+        let (name, definition) = self.queue(&ask.queue_url).await?;
+        let ms = |seconds: i32| u64::try_from(seconds).unwrap_or(0) * 1000;
+        let wait_ms = ask.wait_time_seconds.map_or(definition.settings.wait_ms, ms);
+        let receive = Receive {
+            queue: name.to_owned(),
+            max: u16::try_from(ask.max_number_of_messages.unwrap_or(1)).unwrap_or(1),
+            visibility_ms: ask.visibility_timeout.map(ms),
+        };
+        let wait = Duration::from_millis(wait_ms);
+        let attempt = ask.receive_request_attempt_id.as_deref();
+        let leased = match attempt.filter(|_| definition.settings.mode == Mode::Fifo) {
+            Some(attempt) => self.take_again(&definition, receive, wait, attempt).await?,
+            None => self.take(&definition, receive, wait, None).await?,
+        };
+        let source = Source { tenant: self.caller.tenant, name, definition: &definition };
+        let whole = large::handed_out(self.edge, source, leased).await;
+        let Whole { messages, room } = whole.map_err(super::refusal)?;
+        if let Some(room) = room {
+            let _kept = self.room.set(room);
+        }
+        let names = &ask.message_attribute_names;
+        let shown = |(delivery, parcel)| self.shown(&delivery, parcel, &wanted, names);
+        let messages = messages.into_iter().map(shown).collect();
+        Ok(output::ReceiveMessageResult { messages }.into())
+    }
+
+    /// Leases messages. Who waits is not told that the queue has too many in flight, nor is anybody
+    /// of a queue with order: there is nothing for them until there is room, as at AWS.
+    async fn take(
+        &self,
+        definition: &Definition,
+        receive: Receive,
+        wait: Duration,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Leased, SqsError> {
+        let deadline = Instant::now() + wait;
+        let is_told = wait.is_zero() && definition.settings.mode == Mode::Standard;
+        let mut left = wait;
+        loop {
+            let ask = receive.clone();
+            let received = service::receive(self.edge, &self.caller, definition, ask, left, key);
+            match received.await.map_err(super::refusal)? {
+                Err(Refusal::Inflight) if !is_told => {}
+                other => return other.map_err(refused),
+            }
+            if !self.until_room(definition, &receive.queue, deadline).await? {
+                return Ok(Leased::nothing());
+            }
+            left = deadline.saturating_duration_since(Instant::now());
+        }
+    }
+
+    /// Waits until a queue may lease again; false when the wait is over before.
+    async fn until_room(
+        &self,
+        definition: &Definition,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<bool, SqsError> {
+        if deadline <= Instant::now() {
+            return Ok(false);
+        }
+        let _counted = self.caller.wait(1).map_err(super::refusal)?;
+        let mut leaving = self.edge.leaving.subscribe();
+        loop {
+            // The line calls whoever waits for messages, which there are: so this looks by itself.
+            let next = deadline.min(Instant::now() + ROOM_EVERY);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                _gone = leaving.wait_for(|leaving| *leaving) => return Ok(false),
+            }
+            if next == deadline {
+                return Ok(false);
+            }
+            // Its limit may be another by now, or the queue gone, which the next try tells.
+            let limit = self.find(name).await?.map_or(u64::MAX, |now| now.settings.max_inflight);
+            let (tenant, number) = (self.caller.tenant, definition.number);
+            let counts = service::counts(self.edge, tenant, name, number).await;
+            if counts.map_err(unavailable)?.leased < limit {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes what the same attempt took before, as far as it still has it, and those leases begin
+    /// again: what was deleted, given back, or went to others, is not given again. When it has
+    /// nothing any more it takes something new.
+    async fn take_again(
+        &self,
+        definition: &Definition,
+        receive: Receive,
+        wait: Duration,
+        attempt: &str,
+    ) -> Result<Leased, SqsError> {
+        let place = queue::place(self.caller.tenant, &receive.queue);
+        let now = self.edge.node.now_ms() / ATTEMPT_MS;
+        let current = self.attempt_key(definition, attempt, now);
+        let mut fresh = None;
+        // The first try may have been just before the present five minutes began. What it takes when
+        // it has nothing any more is remembered under a further key.
+        let earlier = self.attempt_key(definition, attempt, now.saturating_sub(1));
+        let further = (0..FRESH_MAX).map(|part| service::part_of(current, part));
+        for key in std::iter::once(earlier).chain(further) {
+            let answered = self.edge.node.is_answered(place, Some(key));
+            if !answered.await.map_err(unavailable)? {
+                if key != earlier {
+                    fresh = Some(key);
+                    break;
+                }
+                continue;
+            }
+            let before = self.take(definition, receive.clone(), Duration::ZERO, Some(key)).await?;
+            let before = self.begin_again(definition, &receive, before).await?;
+            if !before.deliveries.is_empty() {
+                return Ok(before);
+            }
+        }
+        self.take(definition, receive, wait, fresh).await
+    }
+
+    fn attempt_key(&self, definition: &Definition, attempt: &str, window: u64) -> IdempotencyKey {
+        let (tenant, number) = (self.caller.tenant.0, definition.number);
+        let parts: [&[u8]; 4] = [
+            &tenant.to_be_bytes(),
+            &number.to_be_bytes(),
+            &window.to_be_bytes(),
+            attempt.as_bytes(),
+        ];
+        IdempotencyKey { key: digest(&parts), body: [0; 16] }
+    }
+
+    /// Those of these leases that are in force; they are as long as new ones then.
+    async fn begin_again(
+        &self,
+        definition: &Definition,
+        receive: &Receive,
+        mut before: Leased,
+    ) -> Result<Leased, SqsError> {
+        let visibility_ms = receive.visibility_ms.unwrap_or(definition.settings.visibility_ms);
+        if before.deliveries.is_empty() || visibility_ms == 0 {
+            before.deliveries.clear();
+            return Ok(before);
+        }
+        let receipts = before.deliveries.iter().map(|delivery| delivery.receipt).collect();
+        let queue = receive.queue.clone();
+        let extend = Command::Extend(Extend { queue, receipts, visibility_ms });
+        let Reply::Settled(settled) = self.submit(&receive.queue, &extend).await? else {
+            unreachable!("a settling is answered with Settled");
+        };
+        let mut settled = settled.iter();
+        before.deliveries.retain(|_| settled.next() == Some(&Settled::Done));
+        Ok(before)
+    }
+
+    fn shown(
+        &self,
+        delivery: &Delivery,
+        mut parcel: Parcel,
+        wanted: &MessageSystemSelection,
+        names: &[String],
+    ) -> output::Message {
+        let chosen =
+            parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
+        let message_attributes: MessageAttributes =
+            chosen.map(|(name, value)| (name.clone(), attribute_value(value))).collect();
+        let body = match &mut parcel.body {
+            Body::Text(text) | Body::Json(text) => std::mem::take(text),
+            Body::Binary(bytes) => STANDARD.encode(bytes),
+        };
+        output::Message {
+            message_id: Some(message_id(delivery.id)),
+            receipt_handle: Some(receipt_handle(&delivery.receipt)),
+            md5_of_body: Some(sqs::digest::body(&body)),
+            body: Some(body),
+            attributes: self.system_attributes(delivery, &parcel, wanted),
+            md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
+            message_attributes,
+        }
+    }
+
+    fn system_attributes(
+        &self,
+        delivery: &Delivery,
+        parcel: &Parcel,
+        wanted: &MessageSystemSelection,
+    ) -> BTreeMap<String, String> {
+        let noted = |name: Name| match &parcel.system.get(name.as_str())?.value {
+            AttributeValue::Text(text) => Some(text.clone()),
+            AttributeValue::Binary(_) => None,
+        };
+        let value = |name: Name| match name {
+            Name::SentTimestamp => Some(delivery.sent_ms.to_string()),
+            Name::ApproximateReceiveCount => Some(delivery.receives.to_string()),
+            Name::ApproximateFirstReceiveTimestamp => Some(delivery.first_received_ms.to_string()),
+            Name::SequenceNumber => {
+                delivery.group.as_ref().map(|_| format!("{:020}", delivery.sequence))
+            }
+            Name::MessageGroupId => delivery.group.clone().or_else(|| noted(name)),
+            Name::DeadLetterQueueSourceArn => {
+                delivery.story.as_ref().map(|story| self.arn(&story.queue))
+            }
+            Name::AWSTraceHeader | Name::MessageDeduplicationId | Name::SenderId => noted(name),
+        };
+        let asked = Name::ALL.iter().copied().filter(|name| wanted.has(*name));
+        asked.filter_map(|name| Some((name.as_str().to_owned(), value(name)?))).collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Where requests of SQS go, and how they are refused before they are read.
+
+use crate::harness::Server;
+
+#[tokio::test]
+async fn a_get_that_names_an_action_is_of_sqs_at_every_endpoint() {
+    let (server, _) = Server::start_product(1).await;
+    for path in ["/", "/sqs", "/sqs/"] {
+        let answer = server.get(&format!("{path}?Action=ListQueues&Version=2012-11-05")).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert!(answer.body.contains("<ListQueuesResponse"), "{path}: {answer:?}");
+    }
+    for path in ["/", "/?Actions=ListQueues"] {
+        let greeting = server.get(path).await;
+        assert!(greeting.body.starts_with("This is Stampede."), "{greeting:?}");
+    }
+    // What an action does is not done for who asks for the head alone.
+    let create = "Action=CreateQueue&QueueName=unseen";
+    assert_eq!(server.send("HEAD", &format!("/?{create}"), "", "").await.status, 200);
+    assert_eq!(server.send("HEAD", &format!("/sqs?{create}"), "", "").await.status, 405);
+    assert_eq!(server.get("/v1/queues/unseen").await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_in_the_words_of_its_protocol() {
+    let (server, _) = Server::start_product(1).await;
+    for (head, words) in [
+        (
+            "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.SendMessage",
+            r#""__type":"com.amazon.coral.service#RequestEntityTooLargeException""#,
+        ),
+        ("content-type: application/x-www-form-urlencoded", "<Code>RequestEntityTooLarge</Code>"),
+    ] {
+        let bytes = (32 << 20) + 1;
+        let head =
+            format!("POST /sqs HTTP/1.1\r\nhost: x\r\ncontent-length: {bytes}\r\n{head}\r\n\r\n");
+        // That it ends says that the connection is closed: the body is not waited for.
+        let answer = server.raw(head).await;
+        assert_eq!(answer.status, 413, "{answer:?}");
+        assert!(answer.body.contains(words), "{answer:?}");
+    }
+    server.stop().await;
+}
