@@ -167,7 +167,7 @@ async fn queues_are_counted_with_those_of_subscriptions() {
     refused(&subscribe("three").await, "queues", false);
     refused(&shop.call("PUT", "/q/three", json!("by hand")).await, "queues", false);
     let create = json!({"QueueName": "three"});
-    refused_sqs(&shop.sqs("CreateQueue", create.clone()).await, "OverLimit", 400, "queues");
+    refused_sqs(&shop.sqs("CreateQueue", create.clone()).await, "OverLimit", 403, "queues");
     // What is there is no queue more.
     Server::ok(&shop.post("/v1/queues", json!({"name": "one"})).await, 200);
     Server::ok(&subscribe("two").await, 200);
@@ -254,7 +254,7 @@ async fn leases_are_counted_over_all_queues() {
         let by_hand = shop.call("GET", &format!("/q/{queue}"), Value::Null).await;
         refused(&by_hand, "inflight", true);
         let ask = json!({"QueueUrl": shop.url(queue)});
-        refused_sqs(&shop.sqs("ReceiveMessage", ask).await, "OverLimit", 400, "inflight");
+        refused_sqs(&shop.sqs("ReceiveMessage", ask).await, "OverLimit", 403, "inflight");
     }
     // A queue without anything to lease is empty, not over a quota.
     shop.make("empty").await;
@@ -380,10 +380,10 @@ async fn bounds_of_a_queue_say_why_and_when_to_come_back() {
     }
     let send = |queue: &str| json!({"QueueUrl": shop.url(queue), "MessageBody": "x"});
     let again = "try again in 1000 ms";
-    refused_sqs(&shop.sqs("SendMessage", send("jobs")).await, "OverLimit", 400, again);
-    refused_sqs(&shop.sqs("SendMessage", send("small")).await, "OverLimit", 400, again);
+    refused_sqs(&shop.sqs("SendMessage", send("jobs")).await, "OverLimit", 403, again);
+    refused_sqs(&shop.sqs("SendMessage", send("small")).await, "OverLimit", 403, again);
     let ask = json!({"QueueUrl": shop.url("jobs")});
-    refused_sqs(&shop.sqs("ReceiveMessage", ask).await, "OverLimit", 400, again);
+    refused_sqs(&shop.sqs("ReceiveMessage", ask).await, "OverLimit", 403, again);
     shop.stop().await;
 }
 
