@@ -224,6 +224,7 @@ impl Queues {
         let read_bytes = Cell::new(0);
         let ahead = &self.ahead;
         let reply = work(&mut Desk { turn, name, queue, counts, ahead, read_bytes });
+        counts.full = counts.leased >= queue.settings.max_inflight;
         if (counts.bytes, counts.leased) != before {
             let bytes = counts.bytes.cast_signed() - before.0.cast_signed();
             let leased = counts.leased.cast_signed() - before.1.cast_signed();

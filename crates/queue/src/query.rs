@@ -60,10 +60,14 @@ pub fn counts(value: &[u8]) -> Counts {
 }
 
 /// What a view of this machine's has ready for those who wait for it: of [`counts_row`], and of
-/// no other.
+/// no other. Nothing while as many are leased as may be.
 #[must_use]
 pub fn ready(view_key: &[u8], value: &[u8]) -> u64 {
-    if view_key.get(2) == Some(&b'c') { counts(value).ready() } else { 0 }
+    if view_key.get(2) != Some(&b'c') {
+        return 0;
+    }
+    let counts = counts(value);
+    if counts.full { 0 } else { counts.ready() }
 }
 
 /// Definitions that are read at a time.

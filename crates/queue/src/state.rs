@@ -115,6 +115,8 @@ pub struct Counts {
     pub(crate) ages_from: u64,
     /// Messages that have gone since that was looked for.
     pub(crate) ages_gone: u64,
+    /// As many are leased as may be.
+    pub full: bool,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
@@ -125,18 +127,18 @@ impl Counts {
         versioned_as(3, self).into()
     }
 
-    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last two
+    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last three
     /// fields.
     pub(crate) fn decode(row: &[u8]) -> Counts {
         let newest = match row {
-            [2, body @ ..] => &[body, &[0, 0]].concat(),
+            [2, body @ ..] => &[body, &[0, 0, 0]].concat(),
             [3, body @ ..] => body,
             _ => panic!("counts of a version that this binary cannot read"),
         };
         unpack("counts of a queue", newest).expect("rows are this machine's alone")
     }
 
-    /// Messages, or groups with messages, that a receiver would get now.
+    /// Messages, or groups with messages, that nobody works on and whose time has come.
     #[must_use]
     pub fn ready(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.len).sum()

@@ -455,10 +455,20 @@ fn queue_takes_no_more_than_it_may_and_leases_no_more() {
     assert_eq!(sent[3], Err(SendRefusal::Messages));
     let first = bench.receive(10);
     assert_eq!(first.len(), 1);
+    assert!(bench.described().counts.full, "whoever waits is not called");
     let receive = Receive { queue: JOBS.into(), max: 1, visibility_ms: None };
     assert_eq!(bench.apply(&Command::Receive(receive)), Reply::Refused(Refusal::Inflight));
     bench.ack(&[first[0].receipt]);
+    assert!(!bench.described().counts.full);
     assert_eq!(bench.receive(10).len(), 1);
+    let described = bench.described().definition;
+    let settings = Settings { max_inflight: 2, ..described.settings };
+    bench.apply(&Command::Update(Update {
+        queue: JOBS.into(),
+        version: described.version,
+        settings,
+    }));
+    assert!(!bench.described().counts.full, "the bound may change too");
 }
 
 #[test]

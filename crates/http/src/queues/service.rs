@@ -271,13 +271,17 @@ pub(crate) async fn receive(
             other => unreachable!("a Receive is answered with {other:?}"),
         }
     };
-    let nothing = |tried: &Result<Leased, queue::Refusal>| {
-        tried.as_ref().is_ok_and(|leased| leased.deliveries.is_empty())
+    // Who waits is not told that too many are in flight: there is something when there is room.
+    let nothing = |tried: &Result<Leased, queue::Refusal>| match tried {
+        Ok(leased) => leased.deliveries.is_empty(),
+        Err(refusal) => *refusal == queue::Refusal::Inflight,
     };
-    // An empty queue is known without asking the shard.
     let others_wait = !wait.is_zero() && edge.node.has_line(at, &line);
     let repeated = edge.node.is_answered(at, attempt).await?;
-    if repeated || !others_wait && ready(edge, tenant, &name, &line).await? > 0 {
+    let counts = counts(edge, tenant, &name, definition.number).await?;
+    // What cannot give anything is known without asking the shard.
+    let to_others = others_wait || counts.full && !wait.is_zero();
+    if repeated || !to_others && counts.ready() > 0 {
         let tried = try_once(repeated).await?;
         if !nothing(&tried) || wait.is_zero() {
             return Ok(tried);

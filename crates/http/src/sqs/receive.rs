@@ -12,7 +12,6 @@ use queue::{Command, Definition, Delivery, Extend, Mode, Receive, Refusal, Reply
 use sqs::select::{MessageSystemName as Name, MessageSystemSelection, wants_message_attribute};
 use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{Output, SqsError, input, output};
-use tokio::time::Instant;
 
 use super::{Session, refused, unavailable};
 use crate::queues::large::{self, Source, Whole};
@@ -21,8 +20,6 @@ use crate::queues::{message_id, receipt_handle, service};
 
 /// How long a receive can be repeated under its attempt's id.
 const ATTEMPT_MS: u64 = 5 * 60 * 1000;
-/// How often who waits looks whether a queue with too many in flight may lease again.
-const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// How often what an attempt takes is remembered; more often, nobody repeats one in five minutes.
 const FRESH_MAX: usize = 8;
 
@@ -68,8 +65,8 @@ impl Session<'_> {
         Ok(output::ReceiveMessageResult { messages }.into())
     }
 
-    /// Leases messages. Who waits is not told that the queue has too many in flight, nor is anybody
-    /// of a queue with order: there is nothing for them until there is room, as at AWS.
+    /// Leases messages. Nobody is told that a queue with order has too many in flight: there is nothing
+    /// for them until there is room, as at AWS.
     async fn take(
         &self,
         definition: &Definition,
@@ -77,52 +74,12 @@ impl Session<'_> {
         wait: Duration,
         key: Option<IdempotencyKey>,
     ) -> Result<Leased, SqsError> {
-        let deadline = Instant::now() + wait;
-        let is_told = wait.is_zero() && definition.settings.mode == Mode::Standard;
-        let mut left = wait;
-        loop {
-            let ask = receive.clone();
-            let received = service::receive(self.edge, &self.caller, definition, ask, left, key);
-            match received.await.map_err(super::refusal)? {
-                Err(Refusal::Inflight) if !is_told => {}
-                other => return other.map_err(refused),
+        let received = service::receive(self.edge, &self.caller, definition, receive, wait, key);
+        match received.await.map_err(super::refusal)? {
+            Err(Refusal::Inflight) if definition.settings.mode == Mode::Fifo => {
+                Ok(Leased::nothing())
             }
-            if !self.until_room(definition, &receive.queue, deadline).await? {
-                return Ok(Leased::nothing());
-            }
-            left = deadline.saturating_duration_since(Instant::now());
-        }
-    }
-
-    /// Waits until a queue may lease again; false when the wait is over before.
-    async fn until_room(
-        &self,
-        definition: &Definition,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<bool, SqsError> {
-        if deadline <= Instant::now() {
-            return Ok(false);
-        }
-        let _counted = self.caller.wait(1).map_err(super::refusal)?;
-        let mut leaving = self.edge.leaving.subscribe();
-        loop {
-            // The line calls whoever waits for messages, which there are: so this looks by itself.
-            let next = deadline.min(Instant::now() + ROOM_EVERY);
-            tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                _gone = leaving.wait_for(|leaving| *leaving) => return Ok(false),
-            }
-            if next == deadline {
-                return Ok(false);
-            }
-            // Its limit may be another by now, or the queue gone, which the next try tells.
-            let limit = self.find(name).await?.map_or(u64::MAX, |now| now.settings.max_inflight);
-            let (tenant, number) = (self.caller.tenant, definition.number);
-            let counts = service::counts(self.edge, tenant, name, number).await;
-            if counts.map_err(unavailable)?.leased < limit {
-                return Ok(true);
-            }
+            other => other.map_err(refused),
         }
     }
 
