@@ -76,7 +76,10 @@ fn describe() {
     );
     describe_histogram!(MESSAGE_AGE, "From sending a message to receiving it");
     describe_counter!(BODIES_LOST, "Large bodies that were not in the archive as they were sent");
-    describe_counter!(THROTTLED, "Refusals because a quota or a bound was reached, by tenant and its name");
+    describe_counter!(
+        THROTTLED,
+        "Refusals because a quota or a bound was reached, by tenant and its name"
+    );
 }
 
 /// Shows at 0 what should never happen: an alarm on a counter that is not there yet misses the first

@@ -203,7 +203,10 @@ async fn every_queue_is_told_of_after_known_traffic() {
     let age = |end: &str| scrape.get(&format!("stampede_queue_message_age_seconds_{end}"));
     assert_eq!((age("count"), age("bucket{le=\"15\"}")), (6.0, 0.0));
     assert_eq!(age("bucket{le=\"300\"}"), 6.0);
-    assert_eq!(scrape.get("stampede_throttled_total{tenant=\"default\",quota=\"maxMessages\"}"), 1.0);
+    assert_eq!(
+        scrape.get("stampede_throttled_total{tenant=\"default\",quota=\"maxMessages\"}"),
+        1.0
+    );
 
     assert!(scrape.get("stampede_disk_free_bytes") <= scrape.get("stampede_disk_size_bytes"));
     assert!(scrape.get("stampede_data_bytes") > 0.0);
