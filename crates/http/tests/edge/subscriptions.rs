@@ -74,6 +74,9 @@ async fn a_subscription_that_is_asked_for_twice_under_one_key_is_answered_the_sa
     }
     server.get("/v1/queues/fax").await.problem(404, "not-found");
     let topic = Server::ok(&server.get("/v1/topics/news").await, 200);
-    assert_eq!(topic["subscriptions"], json!([{"name": "mail"}, {"name": "push"}, {"name": "sms"}]));
+    assert_eq!(
+        topic["subscriptions"],
+        json!([{"name": "mail"}, {"name": "push"}, {"name": "sms"}])
+    );
     server.stop().await;
 }
