@@ -396,7 +396,10 @@ async fn a_message_that_is_larger_than_all_of_its_queue_may_be_is_not_told_to_wa
     let answer = shop.post("/v1/queues/tiny/messages", large.clone()).await;
     let detail = answer.problem(413, "payload-too-large");
     assert!(detail.contains("maxBytes of 300"), "{detail}");
-    assert_eq!((&answer.json()["limitBytes"], answer.json().get("retryAfterMs")), (&300.into(), None));
+    assert_eq!(
+        (&answer.json()["limitBytes"], answer.json().get("retryAfterMs")),
+        (&300.into(), None)
+    );
     shop.call("PUT", "/q/tiny", json!("x".repeat(200))).await.problem(413, "payload-too-large");
     let batch = json!({"messages": [large, {"body": 1}]});
     let answer = shop.post("/v1/queues/tiny/messages:batch", batch).await;
