@@ -10,8 +10,7 @@ use crate::fifo::READY;
 use crate::large::held_key;
 use crate::parcel::ArchivedBody;
 use crate::state::{
-    Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key,
-    queue_key, read,
+    Counts, Described, Hidden, Lane, Message, MessageId, Queue, group_key, key, lane_key, queue_key,
 };
 
 /// Where a queue lives.
@@ -44,7 +43,7 @@ pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
 /// Reads the value of [`definition_row`].
 #[must_use]
 pub fn definition(value: &[u8]) -> Definition {
-    let Queue { number, version, created_ms, updated_ms, settings, .. } = read(value);
+    let Queue { number, version, created_ms, updated_ms, settings, .. } = Queue::decode(value);
     Definition { number, version, created_ms, updated_ms, settings }
 }
 
@@ -150,9 +149,19 @@ pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Descr
 fn describe(rows: &impl ReadRows, tenant: TenantId, definition: Definition) -> Option<Described> {
     let number = definition.number;
     let counts = counts(&rows.get(&counts_row(tenant, number))?);
-    let heads = counts.lanes.iter().filter(|lane| lane.len > 0);
-    let oldest_visible_ms = heads.filter_map(|lane| oldest_of(rows, tenant, number, lane)).min();
+    let oldest_visible_ms = oldest_visible_ms(rows, tenant, number, &counts);
     Some(Described { definition, counts, oldest_visible_ms })
+}
+
+/// When the oldest message that can be received was sent: of those that are first in their lanes.
+pub(crate) fn oldest_visible_ms(
+    rows: &impl ReadRows,
+    tenant: TenantId,
+    queue: u64,
+    counts: &Counts,
+) -> Option<u64> {
+    let heads = counts.lanes.iter().filter(|lane| lane.len > 0);
+    heads.filter_map(|lane| oldest_of(rows, tenant, queue, lane)).min()
 }
 
 fn oldest_of(rows: &impl ReadRows, tenant: TenantId, queue: u64, lane: &Lane) -> Option<u64> {
