@@ -57,6 +57,10 @@ pub enum Bound {
     MaxMessages,
     /// As many bytes as there is room for.
     MaxBytes,
+    /// As many messages a second as the tenant may send.
+    MaxPublishPerSecond,
+    /// Messages are taken however old the oldest is.
+    MaxAgeSeconds,
 }
 
 impl Bound {
@@ -67,6 +71,8 @@ impl Bound {
             Bound::RetryBackoff => "retryBackoff",
             Bound::MaxMessages => "maxMessages",
             Bound::MaxBytes => "maxBytes",
+            Bound::MaxPublishPerSecond => "maxPublishPerSecond",
+            Bound::MaxAgeSeconds => "maxAgeSeconds",
         }
     }
 }
@@ -119,6 +125,12 @@ pub struct QueueSettings {
     /// Bytes in the queue, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
+    /// Messages sent in a second, at most. What topics publish is not bound by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_publish_per_second: Option<u32>,
+    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_seconds: Option<u64>,
     /// Messages leased at the same time, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_inflight: Option<u64>,
@@ -239,6 +251,10 @@ pub struct QueueInfo {
     pub max_messages: Option<u64>,
     /// Bytes in the queue, at most.
     pub max_bytes: Option<u64>,
+    /// Messages sent in a second, at most.
+    pub max_publish_per_second: Option<u32>,
+    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    pub max_age_seconds: Option<u64>,
     /// Messages leased at the same time, at most.
     pub max_inflight: u64,
     /// Bytes of a body and its attributes, at most.

@@ -18,7 +18,7 @@ use crate::large;
 use crate::parcel::ArchivedBody;
 use crate::query::place;
 use crate::redrive::JobState;
-use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key, read, row};
+use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key};
 use crate::sweep::TIMER_VERSION;
 use crate::topic;
 
@@ -188,7 +188,7 @@ impl AtHand {
         }
         let of_tenant = self.queues.entry(tenant).or_default();
         if !of_tenant.contains_key(name) {
-            let queue: Queue = read(&turn.rows().get(&queue_key(tenant, name))?);
+            let queue = Queue::decode(&turn.rows().get(&queue_key(tenant, name))?);
             let counts = turn.rows().get(&key(tenant, b'c', queue.number));
             let counts = Counts::decode(&counts.expect("every queue has counts"));
             of_tenant.insert(name.to_owned(), (queue, counts));
@@ -346,7 +346,7 @@ impl Queues {
 
 /// Writes what a queue is, and shows it.
 fn show(turn: &mut Turn<'_>, name: &str, queue: &Queue) {
-    let row = Bytes::from(row(queue));
+    let row = queue.encode();
     turn.put(queue_key(turn.tenant(), name), row.clone());
     turn.publish(queue_key(turn.tenant(), name), Some(row));
 }

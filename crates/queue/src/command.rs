@@ -148,6 +148,10 @@ pub struct Settings {
     pub tags: BTreeMap<String, String>,
     /// What another dialect keeps on it; without meaning here.
     pub notes: BTreeMap<String, String>,
+    /// Messages a second that may be sent to it, which is watched before they come here.
+    pub max_publish_per_second: Option<u32>,
+    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    pub max_age_ms: Option<u64>,
 }
 
 impl Settings {
@@ -172,7 +176,15 @@ impl Settings {
             large_bodies: false,
             tags: BTreeMap::new(),
             notes: BTreeMap::new(),
+            max_publish_per_second: None,
+            max_age_ms: None,
         }
+    }
+
+    /// What ends with settings and was written in version 1, as it is in version 2: there were neither
+    /// of the two last fields then.
+    pub(crate) fn in_version_2(body: &[u8]) -> Vec<u8> {
+        [body, &[0, 0]].concat()
     }
 }
 
@@ -406,6 +418,8 @@ pub enum SendRefusal {
     TooLarge,
     /// No place is kept for the body in the archive, or no longer.
     NotReserved,
+    /// The oldest message that can be received has waited for longer than the queue lets.
+    Age,
 }
 
 /// A leased message.
@@ -557,8 +571,8 @@ impl Command {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         match self {
-            Command::Create(create) => pack(1, 1, create),
-            Command::Update(update) => pack(2, 1, update),
+            Command::Create(create) => pack(1, 2, create),
+            Command::Update(update) => pack(2, 2, update),
             Command::Delete { queue } => pack(3, 1, queue),
             Command::Purge { queue } => pack(4, 1, queue),
             Command::Send(send) => pack(5, 1, send),
@@ -586,8 +600,10 @@ impl Command {
     pub fn decode(command: &[u8]) -> Result<Command, Unreadable> {
         let (tag, version, body) = split_command(command)?;
         Ok(match (tag, version) {
-            (1, 1) => Command::Create(unpack(NAME, body)?),
-            (2, 1) => Command::Update(unpack(NAME, body)?),
+            (1, 1) => Command::Create(unpack(NAME, &Settings::in_version_2(body))?),
+            (1, 2) => Command::Create(unpack(NAME, body)?),
+            (2, 1) => Command::Update(unpack(NAME, &Settings::in_version_2(body))?),
+            (2, 2) => Command::Update(unpack(NAME, body)?),
             (3, 1) => Command::Delete { queue: unpack(NAME, body)? },
             (4, 1) => Command::Purge { queue: unpack(NAME, body)? },
             (5, 1) => Command::Send(unpack(NAME, body)?),
@@ -645,8 +661,8 @@ impl Reply {
     /// later.
     pub(crate) fn may_be_another_later(&self) -> bool {
         let full = |sent: &Result<Sent, SendRefusal>| {
-            use SendRefusal::{Bytes, Messages, NotReserved};
-            matches!(sent, Err(Messages | Bytes | NotReserved))
+            use SendRefusal::{Age, Bytes, Messages, NotReserved};
+            matches!(sent, Err(Messages | Bytes | NotReserved | Age))
         };
         match self {
             Reply::Refused(Refusal::Inflight) => true,

@@ -9,7 +9,7 @@ use crate::command::{
     Release, Reply, SendRefusal, Sent, Settled, Story,
 };
 use crate::parcel::ArchivedBody;
-use crate::query::place;
+use crate::query::{oldest_visible_ms, place};
 use crate::receipt::Receipt;
 use crate::state::{
     Head, Hidden, Known, Lane, Message, MessageId, dedup_key, extended_key, forget_key, hidden_key,
@@ -85,15 +85,32 @@ impl Room {
 
 impl Desk<'_, '_> {
     pub(crate) fn send(&mut self, messages: &[NewMessage]) -> Reply {
-        Reply::Sent(messages.iter().map(|message| self.send_one(message)).collect())
+        // One look for all of them: what is sent now makes nothing older.
+        let behind = self.is_behind();
+        Reply::Sent(messages.iter().map(|message| self.send_one(message, behind)).collect())
     }
 
-    fn send_one(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
-        let Some(body) = ArchivedBody::of(&new.parcel) else { return self.take_new(new) };
+    /// Whether consumers are further behind than the queue lets them be.
+    fn is_behind(&self) -> bool {
+        let Some(max_ms) = self.settings().max_age_ms else { return false };
+        let too_old = |since_ms| self.turn.now_ms().saturating_sub(since_ms) > max_ms;
+        self.oldest_visible_ms().is_some_and(too_old)
+    }
+
+    /// The same that a look at the queue shows, unless it is far behind what is gone: for a while then
+    /// nobody is refused.
+    fn oldest_visible_ms(&self) -> Option<u64> {
+        const LOOKS_MAX: usize = 2;
+        let (name, mode) = ((self.tenant(), self.number()), self.settings().mode);
+        oldest_visible_ms(self.turn.rows(), name, mode, self.counts, LOOKS_MAX)
+    }
+
+    fn send_one(&mut self, new: &NewMessage, behind: bool) -> Result<Sent, SendRefusal> {
+        let Some(body) = ArchivedBody::of(&new.parcel) else { return self.take_new(new, behind) };
         if !self.redeem(&body) {
             return Err(SendRefusal::NotReserved);
         }
-        let sent = self.take_new(new);
+        let sent = self.take_new(new, behind);
         if sent.is_ok_and(|sent| !sent.duplicate) {
             return sent;
         }
@@ -101,7 +118,7 @@ impl Desk<'_, '_> {
         sent
     }
 
-    fn take_new(&mut self, new: &NewMessage) -> Result<Sent, SendRefusal> {
+    fn take_new(&mut self, new: &NewMessage, behind: bool) -> Result<Sent, SendRefusal> {
         if new.parcel.len() > PARCEL_BYTES_MAX {
             return Err(SendRefusal::TooLarge);
         }
@@ -122,6 +139,9 @@ impl Desk<'_, '_> {
         let bytes = counts.bytes + message_bytes(&new.parcel);
         if settings.max_bytes.is_some_and(|max| bytes > max) {
             return Err(SendRefusal::Bytes);
+        }
+        if behind {
+            return Err(SendRefusal::Age);
         }
         let (now_ms, delay_ms) = (self.turn.now_ms(), new.delay_ms.unwrap_or(settings.delay_ms));
         let due_ms = now_ms.saturating_add(delay_ms);

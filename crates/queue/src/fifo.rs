@@ -261,15 +261,18 @@ fn oldest_within(
     Ok((u64::from_be_bytes(*sequence), read(&visible_ms)))
 }
 
-/// Since when the oldest message is visible of a queue with order.
-pub(crate) fn oldest_visible(
+/// Since when the oldest message is visible of a queue with order, if it is found in so many looks.
+pub(crate) fn oldest_visible_ms(
     rows: &impl ReadRows,
-    tenant: TenantId,
-    queue: u64,
+    (tenant, queue): (TenantId, u64),
     counts: &Counts,
+    looks: usize,
 ) -> Option<u64> {
     let mut from = counts.ages_from;
-    while counts.visible > 0 && from <= counts.last_sequence {
+    for _ in 0..looks {
+        if counts.visible == 0 || from > counts.last_sequence {
+            break;
+        }
         match oldest_within(rows, tenant, queue, from) {
             Ok((_, visible_ms)) => return Some(visible_ms),
             Err(next) => from = next,

@@ -10,7 +10,7 @@ use crate::fifo::{self, READY};
 use crate::large::held_key;
 use crate::parcel::ArchivedBody;
 use crate::state::{
-    Counts, Described, Hidden, Message, MessageId, Queue, key, lane_key, queue_key, read,
+    Counts, Described, Hidden, Message, MessageId, Queue, key, lane_key, queue_key,
 };
 
 /// Where a queue lives.
@@ -43,7 +43,7 @@ pub fn definition_row(tenant: TenantId, name: &str) -> Vec<u8> {
 /// Reads the value of [`definition_row`].
 #[must_use]
 pub fn definition(value: &[u8]) -> Definition {
-    let Queue { number, version, created_ms, updated_ms, settings, .. } = read(value);
+    let Queue { number, version, created_ms, updated_ms, settings, .. } = Queue::decode(value);
     Definition { number, version, created_ms, updated_ms, settings }
 }
 
@@ -153,19 +153,22 @@ pub fn queue(rows: &impl ReadRows, tenant: TenantId, name: &str) -> Option<Descr
 fn describe(rows: &impl ReadRows, tenant: TenantId, definition: Definition) -> Option<Described> {
     let number = definition.number;
     let counts = counts(&rows.get(&counts_row(tenant, number))?);
-    let oldest_visible_ms = oldest_visible(rows, tenant, &definition, &counts);
+    let (mode, looks) = (definition.settings.mode, usize::MAX);
+    let oldest_visible_ms = oldest_visible_ms(rows, (tenant, number), mode, &counts, looks);
     Some(Described { definition, counts, oldest_visible_ms })
 }
 
-fn oldest_visible(
+/// Since when the oldest message is visible that counts as visible; where there is order, if it is found
+/// in so many looks.
+pub(crate) fn oldest_visible_ms(
     rows: &impl ReadRows,
-    tenant: TenantId,
-    definition: &Definition,
+    (tenant, queue): (TenantId, u64),
+    mode: Mode,
     counts: &Counts,
+    looks: usize,
 ) -> Option<u64> {
-    let queue = definition.number;
-    if definition.settings.mode == Mode::Fifo {
-        return fifo::oldest_visible(rows, tenant, queue, counts);
+    if mode == Mode::Fifo {
+        return fifo::oldest_visible_ms(rows, (tenant, queue), counts, looks);
     }
     let lanes = counts.lanes.iter().filter(|lane| lane.len > 0);
     let heads = lanes.filter_map(|lane| {

@@ -57,6 +57,22 @@ pub(crate) struct Queue {
     pub(crate) settings: Settings,
 }
 
+impl Queue {
+    pub(crate) fn encode(&self) -> Bytes {
+        versioned_as(2, self).into()
+    }
+
+    /// Reads a row of this machine's.
+    pub(crate) fn decode(row: &[u8]) -> Queue {
+        let newest = match row {
+            [1, body @ ..] => &Settings::in_version_2(body),
+            [2, body @ ..] => body,
+            _ => panic!("a queue of a version that this binary is too old for"),
+        };
+        unpack("a queue", newest).expect("rows are this machine's alone")
+    }
+}
+
 /// What has happened in a queue since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {

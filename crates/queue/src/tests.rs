@@ -11,6 +11,7 @@ use crate::*;
 
 const TENANT: TenantId = TenantId(7);
 const START_MS: u64 = 1_000_000_000;
+mod age;
 mod lane;
 mod large;
 mod order;

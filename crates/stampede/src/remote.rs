@@ -131,6 +131,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("maxMessagesPerSecond", "--rate"),
     ("maxMessages", "--max-messages"),
     ("maxBytes", "--max-bytes"),
+    ("maxPublishPerSecond", "--max-publish-per-second"),
+    ("maxAgeSeconds", "--max-age"),
     ("maxInflight", "--max-inflight"),
     ("maxBodyBytes", "--max-body-bytes"),
     ("largeBodies", "--large-bodies"),

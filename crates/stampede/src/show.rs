@@ -85,6 +85,8 @@ pub(crate) fn queue(queue: &QueueInfo) -> String {
         ("dedup by body", queue.deduplicate_by_body.to_string()),
         ("max messages", or_none(queue.max_messages.map(|max| max.to_string()))),
         ("max bytes", or_none(queue.max_bytes.map(|max| max.to_string()))),
+        ("max sent a second", or_none(queue.max_publish_per_second.map(|max| max.to_string()))),
+        ("max age", or_none(queue.max_age_seconds.map(|max| format!("{max}s")))),
         ("max inflight", queue.max_inflight.to_string()),
         ("max body bytes", queue.max_body_bytes.to_string()),
         ("large bodies", queue.large_bodies.to_string()),

@@ -38,6 +38,24 @@ impl Caller {
         tenant.counted(tenant.gauge.charge_messages(now_ns, tenant.message_rate, count))
     }
 
+    /// Charges messages that are to be sent to a queue, which may be sent so many in a second: all of
+    /// them or none.
+    pub(crate) fn charge_queue(
+        &self,
+        queue: &str,
+        per_second: u32,
+        count: usize,
+    ) -> Result<(), Problem> {
+        if count == 0 {
+            return Ok(());
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let auth = self.auth();
+        let rates = &auth.0.queue_rates;
+        let charged = rates.charge(auth.now_ns(), (self.tenant, queue), per_second, count);
+        self.tenant_known().counted(charged)
+    }
+
     /// Whether one queue more may be made, which keeps messages for so long.
     pub(crate) fn check_new_queue(&self, retention_ms: u64) -> Result<(), Problem> {
         self.check_room(true)?;

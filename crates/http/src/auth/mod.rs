@@ -23,6 +23,7 @@ mod allowance;
 mod bootstrap;
 mod cache;
 mod caller;
+mod queue_rate;
 mod quota;
 mod secret;
 mod shopper;
@@ -50,6 +51,7 @@ pub use tenant::JwksFiles;
 pub(crate) use tenant::Tenant;
 
 use cache::Cache;
+use queue_rate::QueueRates;
 use shopper::{TOKEN_BYTES_MAX, TokenError};
 use tenant::TenantBoard;
 
@@ -105,6 +107,7 @@ struct Inner {
     leeway_s: u64,
     tenants: TenantBoard,
     known: Cache<Known>,
+    queue_rates: QueueRates,
     /// The zero of the rate buckets' clock.
     started: Instant,
 }
@@ -187,6 +190,7 @@ impl Auth {
             leeway_s: options.leeway_seconds,
             tenants: TenantBoard::new(options.jwks),
             known: Cache::default(),
+            queue_rates: QueueRates::default(),
             started: Instant::now(),
         }))
     }

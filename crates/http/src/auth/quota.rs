@@ -31,7 +31,7 @@ pub(crate) struct Gauge {
 }
 
 /// A quota that is used up: which, and why. [`Tenant::counted`](super::Tenant::counted) counts it.
-fn used_up(quota: &'static str, why: impl Into<Cow<'static, str>>) -> Problem {
+pub(super) fn used_up(quota: &'static str, why: impl Into<Cow<'static, str>>) -> Problem {
     ProblemKind::QuotaExceeded.because(why).with("quota", quota)
 }
 
@@ -53,6 +53,11 @@ impl Rate {
         quotas.publish_per_second.map(|per_second| Rate::new(per_second, None))
     }
 
+    /// Of messages to a queue with a bound of them.
+    pub(super) fn of_queue(per_second: u32) -> Rate {
+        Rate::new(per_second, None)
+    }
+
     /// Without a burst, a second's worth.
     fn new(per_second: u32, burst: Option<u32>) -> Rate {
         let burst = u64::from(burst.unwrap_or(per_second).max(1));
@@ -68,6 +73,11 @@ impl Rate {
 pub(crate) struct Bucket(AtomicU64);
 
 impl Bucket {
+    /// Whether it is as one that nobody has taken from.
+    pub(super) fn is_full(&self, now_ns: u64) -> bool {
+        self.0.load(Ordering::Relaxed) <= now_ns
+    }
+
     /// Takes so many, or says in how many nanoseconds there will be as many. `now_ns` may be any
     /// clock that does not go back by much.
     ///

@@ -67,6 +67,33 @@ pub(crate) async fn admit(
     count: usize,
 ) -> Result<(), Problem> {
     let allowed = caller.check_room(false).and_then(|()| caller.charge_messages(count));
+    or_answered(edge, at, idempotency, allowed).await
+}
+
+/// As [`admit`], of messages to a queue that may be sent so many in a second. The queue is charged
+/// first: who floods one that takes few uses up nothing of the tenant's rate.
+pub(crate) async fn admit_to(
+    edge: &Edge,
+    caller: &Caller,
+    (name, per_second): (&str, Option<u32>),
+    idempotency: Option<IdempotencyKey>,
+    count: usize,
+) -> Result<(), Problem> {
+    let at = queue::place(caller.tenant, name);
+    if let Some(per_second) = per_second {
+        let allowed = caller.charge_queue(name, per_second, count);
+        or_answered(edge, at, idempotency, allowed).await?;
+    }
+    admit(edge, caller, at, idempotency, count).await
+}
+
+/// Whether it was allowed, or was answered before.
+async fn or_answered(
+    edge: &Edge,
+    at: VirtualShard,
+    idempotency: Option<IdempotencyKey>,
+    allowed: Result<(), Problem>,
+) -> Result<(), Problem> {
     let Err(refused) = allowed else { return Ok(()) };
     if edge.node.is_answered(at, idempotency).await? { Ok(()) } else { Err(refused) }
 }
@@ -180,7 +207,11 @@ pub(crate) async fn send(
 
 /// Messages that a bound of their queue has kept out.
 fn count_full(edge: &Edge, tenant: TenantId, sent: &[Result<Sent, SendRefusal>]) {
-    let bounds = [(SendRefusal::Messages, "maxMessages"), (SendRefusal::Bytes, "maxBytes")];
+    let bounds = [
+        (SendRefusal::Messages, "maxMessages"),
+        (SendRefusal::Bytes, "maxBytes"),
+        (SendRefusal::Age, "maxAgeSeconds"),
+    ];
     for (refusal, bound) in bounds {
         let count = sent.iter().filter(|sent| **sent == Err(refusal)).count();
         if count > 0 {

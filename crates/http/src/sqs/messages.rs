@@ -126,6 +126,10 @@ fn not_taken(refusal: SendRefusal) -> SqsError {
             .because("The queue holds as many messages as it may; try again in 1000 ms"),
         SendRefusal::Bytes => ErrorKind::OverLimit
             .because("The queue holds as many bytes as it may; try again in 1000 ms"),
+        SendRefusal::Age => ErrorKind::OverLimit.because(
+            "The oldest message has waited for longer than the queue's maxAgeSeconds allows; \
+             try again in 1000 ms",
+        ),
         SendRefusal::GroupMissing => SqsError::missing("MessageGroupId"),
         SendRefusal::TooLarge => {
             ErrorKind::InvalidParameterValue.because("The message is too large.")

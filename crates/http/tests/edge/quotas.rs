@@ -412,3 +412,55 @@ async fn a_message_that_is_larger_than_all_of_its_queue_may_be_is_not_told_to_wa
     assert!(answer.head.contains("x-amzn-query-error: invalidparametervalue;sender"), "{answer:?}");
     shop.stop().await;
 }
+
+#[tokio::test]
+async fn messages_a_second_to_one_queue_are_bounded_in_every_dialect_and_topics_are_not() {
+    let shop = Shop::open().await;
+    let bounded = json!({"name": "jobs", "maxPublishPerSecond": 1});
+    Server::ok(&shop.post("/v1/queues", bounded).await, 201);
+    shop.make("others").await;
+    Server::ok(&shop.post("/v1/topics", json!({"name": "news"})).await, 201);
+    let subscribed = shop.post("/v1/topics/news/subscriptions", json!({"name": "jobs"})).await;
+    Server::ok(&subscribed, 201);
+    // A batch of a thousand is let in once, and then nothing for a thousand seconds.
+    shop.fill("jobs", 1000).await;
+    let messages = json!({"messages": [{"body": 1}, {"body": 2}]});
+    let one = json!({"body": 1});
+    for answer in [
+        shop.post("/v1/queues/jobs/messages", one.clone()).await,
+        shop.post("/v1/queues/jobs/messages:batch", messages).await,
+        shop.call("PUT", "/q/jobs", json!("by hand")).await,
+    ] {
+        refused(&answer, "maxPublishPerSecond", true);
+    }
+    let url = shop.url("jobs");
+    let send = json!({"QueueUrl": url, "MessageBody": "x"});
+    let answer = shop.sqs("SendMessage", send).await;
+    refused_sqs(&answer, "RequestThrottled", 403, "maxPublishPerSecond");
+    let metrics = shop.server.get("/metrics").await.body;
+    let told = "stampede_throttled_total{tenant=\"shop\",quota=\"maxPublishPerSecond\"} ";
+    assert!(metrics.contains(told), "{metrics}");
+    Server::ok(&shop.post("/v1/queues/others/messages", one.clone()).await, 202);
+    Server::ok(&shop.post("/v1/topics/news/messages", one.clone()).await, 202);
+    let lifted = shop.call("PATCH", "/v1/queues/jobs", json!({"maxPublishPerSecond": null})).await;
+    Server::ok(&lifted, 200);
+    Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_whose_oldest_message_has_waited_for_too_long_takes_no_more() {
+    let (server, ahead_ms) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs", "maxAgeSeconds": 60})).await;
+    server.send_to("jobs", json!({"body": 1})).await;
+    ahead_ms.fetch_add(120_000, std::sync::atomic::Ordering::SeqCst);
+    let keyed = "content-type: application/json\r\nidempotency-key: k\r\n";
+    let send = || server.send("POST", "/v1/queues/jobs/messages", keyed, r#"{"body": 2}"#);
+    let answer = send().await;
+    assert!(answer.problem(429, "quota-exceeded").contains("maxAgeSeconds"));
+    assert_eq!(answer.json()["retryAfterMs"], 1000);
+    let late = server.receive("jobs", json!({})).await.remove(0);
+    assert_eq!(server.settle("jobs", &late, "ack", json!({})).await.status, 204);
+    Server::ok(&send().await, 202);
+    server.stop().await;
+}

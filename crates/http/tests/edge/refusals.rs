@@ -203,6 +203,8 @@ async fn a_change_to_null_takes_a_bound_away_and_is_refused_where_there_is_alway
     for (field, value) in [
         ("maxMessages", json!(5)),
         ("maxBytes", json!(1000)),
+        ("maxPublishPerSecond", json!(10)),
+        ("maxAgeSeconds", json!(60)),
         ("retryBackoff", json!({"baseSeconds": 1, "maxSeconds": 2, "jitter": false})),
     ] {
         let usual = server.look("jobs").await[field].clone();

@@ -294,9 +294,9 @@ fn settings_with_large_bodies_are_as_they_always_lay_in_rows() {
     settings.large_bodies = true;
     settings.max_body_bytes = LARGE_BODY_BYTES_MAX;
     let command = Command::Create(Create { queue: "q".into(), settings });
-    let expected = "010101710080e0e5a401b0ea01000000000000e0a7120000c0a907008080800800010000";
+    let version_1 = "010101710080e0e5a401b0ea01000000000000e0a7120000c0a907008080800800010000";
     let hex: String = command.encode().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, expected);
+    assert_eq!(hex, version_1.replacen("0101", "0102", 1) + "0000");
 }
 
 #[test]

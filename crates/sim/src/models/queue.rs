@@ -332,5 +332,6 @@ impl Model for QueueModel {
 }
 
 fn may_fit_later(refusal: SendRefusal) -> bool {
-    matches!(refusal, SendRefusal::Messages | SendRefusal::Bytes | SendRefusal::NotReserved)
+    use SendRefusal::{Age, Bytes, Messages, NotReserved};
+    matches!(refusal, Messages | Bytes | NotReserved | Age)
 }

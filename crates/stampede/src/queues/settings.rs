@@ -48,6 +48,12 @@ pub(crate) struct SettingsFlags {
     /// Refuse messages beyond this number of bytes in the queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_bytes: Option<u64>,
+    /// Refuse messages beyond this number in a second
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_publish_per_second: Option<u32>,
+    /// Refuse messages while the oldest that can be received has waited for longer, like 10m
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    max_age: Option<Duration>,
     /// Lease no more than this number of messages at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_inflight: Option<u64>,
@@ -87,6 +93,8 @@ impl SettingsFlags {
             deduplication_window_seconds: seconds(self.dedup_window),
             max_messages: self.max_messages,
             max_bytes: self.max_bytes,
+            max_publish_per_second: self.max_publish_per_second,
+            max_age_seconds: seconds(self.max_age),
             max_inflight: self.max_inflight,
             max_body_bytes: self.max_body_bytes,
             tags: (!self.tags.is_empty()).then(|| self.tags.iter().cloned().collect()),
@@ -156,6 +164,12 @@ pub(super) struct UpdateFlags {
     /// As many bytes as there is room for
     #[arg(long, conflicts_with = "max_bytes")]
     no_max_bytes: bool,
+    /// As many messages a second as the tenant may send
+    #[arg(long, conflicts_with = "max_publish_per_second")]
+    no_max_publish_per_second: bool,
+    /// Take messages however old the oldest is
+    #[arg(long, conflicts_with = "max_age")]
+    no_max_age: bool,
 }
 
 impl UpdateFlags {
@@ -168,6 +182,8 @@ impl UpdateFlags {
             (self.no_backoff, &[Bound::RetryBackoff]),
             (self.no_max_messages, &[Bound::MaxMessages]),
             (self.no_max_bytes, &[Bound::MaxBytes]),
+            (self.no_max_publish_per_second, &[Bound::MaxPublishPerSecond]),
+            (self.no_max_age, &[Bound::MaxAgeSeconds]),
         ];
         if settings == QueueSettings::default() && clears.iter().all(|(asked, _)| !asked) {
             return Err(Usage("nothing to change was given; see --help".to_owned()));

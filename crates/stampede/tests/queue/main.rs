@@ -624,7 +624,7 @@ fn every_setting_of_a_queue_has_a_flag() {
     let create = "queue create jobs --retention 1d --visibility 1m --delay 2s --receive-wait 3s \
          --max-receives 5 --dead-letter dead --backoff 4s --backoff-max 8s --no-jitter \
          --dedup-window 10m --dedup-by-body --max-messages 100 --max-bytes 5000 \
-         --max-inflight 7 --max-body-bytes 999 --large-bodies --tag team=mail --tag empty=";
+         --max-publish-per-second 50 --max-age 9m --max-inflight 7 --max-body-bytes 999 --large-bodies --tag team=mail --tag empty=";
     server.says(&create.split_whitespace().collect::<Vec<_>>());
     let shown = server.json(&["show", "jobs"]).remove(0);
     let expected = json!({
@@ -632,7 +632,7 @@ fn every_setting_of_a_queue_has_a_flag() {
         "receiveWaitSeconds": 3, "maxReceiveCount": 5, "deadLetterQueue": "dead",
         "retryBackoff": {"baseSeconds": 4, "maxSeconds": 8, "jitter": false},
         "deduplicationWindowSeconds": 600, "deduplicateByBody": true, "maxMessages": 100,
-        "maxBytes": 5000, "maxInflight": 7, "maxBodyBytes": 999, "largeBodies": true,
+        "maxBytes": 5000, "maxPublishPerSecond": 50, "maxAgeSeconds": 540, "maxInflight": 7, "maxBodyBytes": 999, "largeBodies": true,
         "tags": {"team": "mail", "empty": ""},
     });
     for (field, value) in expected.as_object().expect("an object") {
@@ -643,7 +643,10 @@ fn every_setting_of_a_queue_has_a_flag() {
         assert!(table.contains(row), "{table}");
     }
     server.says(&["queue", "update", "jobs", "--no-max-bytes", "--receive-wait", "0"]);
+    server.says(&["queue", "update", "jobs", "--no-max-publish-per-second", "--no-max-age"]);
     let shown = server.json(&["show", "jobs"]).remove(0);
+    let none = [&shown["maxPublishPerSecond"], &shown["maxAgeSeconds"]];
+    assert_eq!(none, [&Value::Null, &Value::Null]);
     assert_eq!((&shown["maxBytes"], &shown["receiveWaitSeconds"]), (&Value::Null, &json!(0)));
     assert_eq!(shown["tags"], expected["tags"], "what is not given stays");
     let refused = server.run(&["queue", "update", "jobs", "--receive-wait", "21s"]);

@@ -112,12 +112,13 @@ pub(super) async fn put(
     }
     let definition = find(&edge, &caller, &name).await?;
     let (bytes, trace_id) = (body.len(), trace_id(&headers));
+    let per_second = definition.settings.max_publish_per_second;
     let pack = move || {
         let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id);
         packed(&definition.settings, parcel, too_large)
     };
     let message = by_bytes(bytes, pack).await?;
-    send_one(&edge, &caller, &name, None, message).await
+    send_one(&edge, &caller, (&name, per_second), None, message).await
 }
 
 pub(super) async fn get(

@@ -45,7 +45,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .gives::<QueueView>(200, "The queue").problems(&[ProblemKind::NotFound]))
         .patch("/v1/queues/{queue}", "queues.update", update,
             doc("Change a queue").text("What is left out stays; `null` takes away `maxMessages`, `maxBytes`, \
-                `maxReceiveCount` with `deadLetterQueue`, or `retryBackoff`. The mode never changes.")
+                `maxPublishPerSecond`, `maxAgeSeconds`, `maxReceiveCount` with `deadLetterQueue`, or `retryBackoff`. The mode never changes.")
                 .body::<QueueChange>().gives::<QueueView>(200, "As it is now")
                 .example(r#"{"maxReceiveCount": 5}"#)
                 .problems(&[ProblemKind::NotFound, ProblemKind::Conflict, ProblemKind::QuotaExceeded,
@@ -195,6 +195,8 @@ pub(super) struct QueueView {
     deduplicate_by_body: bool,
     max_messages: Option<u64>,
     max_bytes: Option<u64>,
+    max_publish_per_second: Option<u32>,
+    max_age_seconds: Option<u64>,
     max_inflight: u64,
     max_body_bytes: u64,
     large_bodies: bool,
@@ -262,6 +264,8 @@ fn shown(shard: u16, name: String, described: Described, now_ms: u64) -> QueueVi
         deduplicate_by_body: settings.dedup_by_body,
         max_messages: settings.max_messages,
         max_bytes: settings.max_bytes,
+        max_publish_per_second: settings.max_publish_per_second,
+        max_age_seconds: settings.max_age_ms.map(|ms| ms / 1000),
         max_inflight: settings.max_inflight,
         max_body_bytes: settings.max_body_bytes,
         large_bodies: settings.large_bodies,

@@ -183,6 +183,9 @@ fn not_taken(refusal: SendRefusal) -> Problem {
     match refusal {
         SendRefusal::Messages => full("the queue holds as many messages as its maxMessages allows"),
         SendRefusal::Bytes => full("the queue holds as many bytes as its maxBytes allows"),
+        SendRefusal::Age => {
+            full("the queue's oldest message has waited for longer than its maxAgeSeconds allows")
+        }
         SendRefusal::GroupMissing => wrong("at messageGroupId: a FIFO queue needs it"),
         SendRefusal::GroupUnexpected => wrong("at messageGroupId: only a FIFO queue has groups"),
         SendRefusal::TooLarge => ProblemKind::PayloadTooLarge.because("the message is too large"),
@@ -304,15 +307,15 @@ pub(super) fn trace_id(headers: &HeaderMap) -> Option<u128> {
     TraceContext::of(headers).map(|trace| trace.trace_id)
 }
 
-/// Sends one message.
+/// Sends one message, to a queue that may be sent so many in a second.
 pub(super) async fn send_one(
     edge: &EdgeState,
     caller: &Caller,
-    name: &str,
+    (name, per_second): (&str, Option<u32>),
     key: Option<kernel::IdempotencyKey>,
     message: Outgoing,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
-    service::admit(edge, caller, queue::place(caller.tenant, name), key, 1).await?;
+    service::admit_to(edge, caller, (name, per_second), key, 1).await?;
     match service::send(edge, caller.tenant, name, key, vec![(0, message)]).await? {
         Reply::Sent(sent) => match sent.into_iter().next().expect("as many as were sent") {
             Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
@@ -337,10 +340,11 @@ pub(super) async fn one(
         return Err(ProblemKind::InvalidBody.because(detail));
     }
     let (message, trace_id) = (body.value, trace_id(&headers));
+    let per_second = definition.settings.max_publish_per_second;
     let pack = move || message.packed(&definition, trace_id);
     let message = by_bytes(body.raw.len(), pack).await?;
     let key = idempotency.with(caller.tenant, &body.raw);
-    send_one(&edge, &caller, &name, key, message).await
+    send_one(&edge, &caller, (&name, per_second), key, message).await
 }
 
 pub(super) async fn batch(
@@ -354,14 +358,14 @@ pub(super) async fn batch(
     let definition = find(&edge, &caller, &name).await?;
     let trace_id = trace_id(&headers);
     let messages = batch.messages;
+    let per_second = definition.settings.max_publish_per_second;
     let pack = move || -> Vec<_> {
         messages.into_iter().map(|message| message?.packed(&definition, trace_id)).collect()
     };
     let packed = by_bytes(batch.raw.len(), pack).await;
     let good = good_of(&packed);
     let key = idempotency.with(caller.tenant, &batch.raw);
-    let place = queue::place(caller.tenant, &name);
-    service::admit(&edge, &caller, place, key, good.len()).await?;
+    service::admit_to(&edge, &caller, (&name, per_second), key, good.len()).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
         Reply::Sent(sent) => sent,
         Reply::Refused(refusal) => return Err(refused(&name, refusal)),

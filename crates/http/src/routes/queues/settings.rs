@@ -80,6 +80,15 @@ pub(super) struct QueueChange {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>)]
     max_bytes: Given<u64>,
+    /// Messages sent in a second, at most; a second's worth at once. What topics publish is not bound
+    /// by it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    max_publish_per_second: Given<FromTo<u32, 1, 1_000_000>>,
+    /// Nothing is taken while the oldest message that can be received was sent longer ago than this.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    max_age_seconds: Given<u64>,
     /// Messages leased at the same time, at most.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
@@ -213,6 +222,13 @@ impl QueueChange {
         };
         bound("maxMessages", self.max_messages, &mut settings.max_messages)?;
         bound("maxBytes", self.max_bytes, &mut settings.max_bytes)?;
+        if let Some(rate) = self.max_publish_per_second {
+            settings.max_publish_per_second = rate.map(|rate| rate.0);
+        }
+        if let Some(age) = self.max_age_seconds {
+            age.map_or(Ok(0), |age| within("maxAgeSeconds", age, 1, SECONDS_MAX))?;
+            settings.max_age_ms = age.map(|seconds| seconds * 1000);
+        }
         if let Some(max) = self.max_inflight.flatten() {
             settings.max_inflight = within("maxInflight", max, 1, u64::MAX)?;
         }
@@ -249,6 +265,8 @@ pub(super) fn differing(one: &Settings, other: &Settings) -> Vec<&'static str> {
         ("deduplicateByBody", one.dedup_by_body == other.dedup_by_body),
         ("maxMessages", one.max_messages == other.max_messages),
         ("maxBytes", one.max_bytes == other.max_bytes),
+        ("maxPublishPerSecond", one.max_publish_per_second == other.max_publish_per_second),
+        ("maxAgeSeconds", one.max_age_ms == other.max_age_ms),
         ("maxInflight", one.max_inflight == other.max_inflight),
         ("maxBodyBytes", one.max_body_bytes == other.max_body_bytes),
         ("largeBodies", one.large_bodies == other.large_bodies),

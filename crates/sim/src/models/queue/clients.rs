@@ -81,6 +81,7 @@ fn settings(random: &mut Random, name: &str) -> Settings {
         dedup_ms: random.pick(&[0, 150, 3_000, 5 * 60_000]),
         max_messages: random.pick(&[None, None, Some(3), Some(20)]),
         max_bytes: random.pick(&[None, None, Some(500), Some(3_000)]),
+        max_age_ms: random.pick(&[None, None, None, Some(1_000), Some(20_000)]),
         max_inflight: random.pick(&[1, 3, 10, 1_000]),
         ..Settings::usual(mode)
     }

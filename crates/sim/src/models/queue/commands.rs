@@ -155,7 +155,7 @@ impl QueueModel {
         if let Some(Known { id, sequence, .. }) = known.copied() {
             return Ok(Ok(Sent { id, sequence, duplicate: true }));
         }
-        if let Some(refusal) = refusal(queue, counted(&new.parcel), *actual) {
+        if let Some(refusal) = refusal(queue, counted(&new.parcel), now_ms, *actual) {
             return Ok(Err(refusal));
         }
         let sequence = queue.last_sequence + 1;
@@ -360,7 +360,12 @@ impl QueueModel {
 }
 
 /// Why a message is not taken. What is too old may count or not, so the answer may depend on it.
-fn refusal(queue: &Queue, bytes: u64, actual: Result<Sent, SendRefusal>) -> Option<SendRefusal> {
+fn refusal(
+    queue: &Queue,
+    bytes: u64,
+    now_ms: u64,
+    actual: Result<Sent, SendRefusal>,
+) -> Option<SendRefusal> {
     let sum = |sizes: &dyn Fn(&Message) -> u64| {
         let all: u64 = queue.messages.iter().map(sizes).sum();
         let gone = queue.messages.iter().filter(|message| message.perhaps_gone);
@@ -370,9 +375,31 @@ fn refusal(queue: &Queue, bytes: u64, actual: Result<Sent, SendRefusal>) -> Opti
         (SendRefusal::Messages, sum(&|_| 1), 1, queue.settings.max_messages),
         (SendRefusal::Bytes, sum(&Message::bytes), bytes, queue.settings.max_bytes),
     ];
-    checks.into_iter().find_map(|(refusal, (least, most), more, max)| {
+    let full = checks.into_iter().find_map(|(refusal, (least, most), more, max)| {
         let max = max?;
         let refused = least + more > max || most + more > max && actual == Err(refusal);
         refused.then_some(refusal)
+    });
+    full.or_else(|| {
+        let refused = is_behind(queue, now_ms, actual == Err(SendRefusal::Age));
+        refused.then_some(SendRefusal::Age)
     })
+}
+
+/// Whether the oldest message that can be received is too old. Of the messages the machine looks at the
+/// first of each lane: where some are too old and some are not, it says.
+fn is_behind(queue: &Queue, now_ms: u64, refused: bool) -> bool {
+    let Some(max_ms) = queue.settings.max_age_ms else { return false };
+    let may_be_seen = |message: &&Message| match message.free() {
+        // A group that is listed may begin with a message whose time has not come.
+        Some(free) => queue.is_fifo() || !free.delayed || free.from_ms <= now_ms,
+        None => false,
+    };
+    let seen: Vec<&Message> = queue.messages.iter().filter(may_be_seen).collect();
+    let is_seen = |message: &&Message| {
+        !message.perhaps_gone && message.free().is_some_and(|free| !free.delayed)
+    };
+    let is_old = |message: &&Message| now_ms.saturating_sub(message.visible_ms) > max_ms;
+    let all = !queue.is_fifo() && seen.iter().any(is_seen) && seen.iter().all(is_old);
+    all || refused && seen.iter().any(is_old)
 }
