@@ -92,11 +92,12 @@ pub struct Redrive {
 }
 
 impl Redrive {
-    /// About so many messages that it has not come to. What was received meanwhile, or is left alone
-    /// for the order of its group, is among them.
+    /// About so many messages that it has not come to, or that came back to it. What was received meanwhile,
+    /// or is left alone for the order of its group, is among them.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.waiting.saturating_sub(self.matched.saturating_add(self.skipped))
+        let done = if self.dry_run { self.matched } else { self.moved };
+        self.waiting.saturating_sub(done.saturating_add(self.skipped))
     }
 }
 

@@ -11,11 +11,11 @@ use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
 use crate::command::{
-    Command, Create, Mode, Moved, MovedFrom, Post, Refusal, Reply, ReserveBody, Settings, Update,
+    Arrived, Command, Create, Mode, Moved, MovedFrom, Post, Refusal, Reply, ReserveBody, Settings,
+    Update,
 };
 use crate::lane::Ahead;
 use crate::large;
-use crate::parcel::ArchivedBody;
 use crate::query::place;
 use crate::redrive::JobState;
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key};
@@ -163,7 +163,13 @@ impl Machine for Queues {
                 self.tell(turn, &name, |desk| desk.take_in(letter));
             }
             Post::Moved(moved) => match self.unfit_for(turn, &moved) {
-                None => self.tell(turn, &moved.queue.clone(), |desk| desk.take_moved(moved)),
+                None => {
+                    let MovedFrom { queue, number, job, .. } = moved.from.clone();
+                    let home = place(turn.tenant(), &queue);
+                    self.tell(turn, &moved.queue.clone(), |desk| desk.take_moved(moved));
+                    let arrived = Arrived { queue, number, job };
+                    turn.send(home, MACHINE, Post::Arrived(arrived).encode());
+                }
                 Some(why) => {
                     let home = place(turn.tenant(), &moved.from.queue);
                     turn.send(home, MACHINE, Post::Returned(moved, why).encode());
@@ -174,6 +180,12 @@ impl Machine for Queues {
                 self.tell(turn, &fanned.queue.clone(), |desk| desk.take_fanned(fanned));
             }
             Post::Returned(moved, why) => self.take_back(turn, moved, why),
+            Post::Arrived(Arrived { queue, number, job }) => {
+                let known = self.at_hand.load(turn, &queue);
+                if known.is_some_and(|(known, _)| known.number == number) {
+                    self.tell(turn, &queue, |desk| desk.has_arrived(job));
+                }
+            }
         }
         Ok(())
     }
@@ -251,20 +263,27 @@ impl Queues {
         let Some((queue, _)) = self.at_hand.load(turn, &moved.queue) else {
             return Some(JobState::NoQueue);
         };
-        let fits = (queue.settings.mode == Mode::Fifo) == moved.group.is_some();
+        let fits = match queue.settings.mode {
+            Mode::Fifo => moved.group_in_order().is_some(),
+            Mode::Standard => moved.group.is_none(),
+        };
         (!fits).then_some(JobState::OtherMode)
     }
 
     /// A message comes back that could not be moved.
     fn take_back(&mut self, turn: &mut Turn<'_>, moved: Moved, why: JobState) {
-        let MovedFrom { queue: name, number, .. } = &moved.from;
-        let known = self.at_hand.load(turn, name).is_some_and(|(queue, _)| queue.number == *number);
-        if known {
-            self.tell(turn, &name.clone(), |desk| desk.take_back(moved, why));
-        } else if let Some(body) = ArchivedBody::of(&moved.parcel) {
-            // Whoever deleted that queue as well wants no more of it.
-            large::ask_to_delete(turn, body);
+        let MovedFrom { queue: name, number, .. } = moved.from.clone();
+        let known = self.at_hand.load(turn, &name).map(|(queue, _)| queue.number);
+        if known == Some(number) {
+            self.tell(turn, &name, |desk| desk.take_back(moved, why));
+            return;
         }
+        if known.is_none() {
+            // Nothing is lost for want of a place: whoever deleted it did so without these.
+            let mode = if moved.group.is_some() { Mode::Fifo } else { Mode::Standard };
+            self.make(turn, &name, Settings::usual(mode));
+        }
+        self.tell(turn, &name, |desk| desk.take_stranded(moved));
     }
 
     fn make(&mut self, turn: &mut Turn<'_>, name: &str, settings: Settings) -> u64 {
@@ -359,18 +378,19 @@ impl Desk<'_, '_> {
         }
         self.end_all_bodies();
         self.disarm();
-        let Counts { totals, last_sequence, lanes, minutes, redrive, .. } =
+        let Counts { totals, last_sequence, lanes, minutes, redrive, ages_last, .. } =
             std::mem::take(self.counts);
         // Positions are never used twice, or a row would be put that is not new.
         let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
         let lanes = lanes.collect();
-        let ages_from = last_sequence + 1;
+        let ages_from = ages_last + 1;
         *self.counts = Counts {
             totals,
             last_sequence,
             lanes,
             minutes,
             redrive,
+            ages_last,
             ages_from,
             ..Counts::default()
         };

@@ -541,9 +541,24 @@ pub(crate) struct MovedFrom {
     pub(crate) queue: String,
     pub(crate) number: u64,
     pub(crate) job: u64,
+    pub(crate) sequence: u64,
     pub(crate) sent_ms: u64,
-    pub(crate) group: Option<String>,
+    pub(crate) visible_ms: u64,
+    pub(crate) leases: u32,
+    pub(crate) unseen: u32,
+    pub(crate) first_received_ms: u64,
+    pub(crate) first_failed_ms: u64,
+    pub(crate) last_failed_ms: u64,
+    pub(crate) reason: Option<String>,
     pub(crate) story: Option<Story>,
+}
+
+impl Moved {
+    /// The group that it has where there is order: its own, or the one that it had where it died.
+    pub(crate) fn group_in_order(&self) -> Option<&String> {
+        let lost = || self.from.story.as_ref()?.group.as_ref();
+        self.group.as_ref().or_else(lost)
+    }
 }
 
 /// A message on its way from a topic to a subscription. The body of a letter, tag 3.
@@ -562,6 +577,15 @@ pub(crate) enum Post {
     Fanned(Fanned),
     /// Why it could not be taken: a state that its job ends in.
     Returned(Moved, JobState),
+    Arrived(Arrived),
+}
+
+/// That a message which a job moved is where it was to go. The body of a letter, tag 5.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Arrived {
+    pub(crate) queue: String,
+    pub(crate) number: u64,
+    pub(crate) job: u64,
 }
 
 const NAME: &str = "queue";
@@ -639,6 +663,7 @@ impl Post {
             Post::Moved(moved) => pack(2, 2, moved),
             Post::Fanned(fanned) => pack(3, 1, fanned),
             Post::Returned(moved, why) => pack(4, 1, &(moved, why)),
+            Post::Arrived(arrived) => pack(5, 1, arrived),
         }
     }
 
@@ -651,6 +676,7 @@ impl Post {
                 let (moved, why) = unpack(NAME, body)?;
                 Ok(Post::Returned(moved, why))
             }
+            (5, 1, body) => Ok(Post::Arrived(unpack(NAME, body)?)),
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }

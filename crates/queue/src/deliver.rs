@@ -178,7 +178,7 @@ impl Desk<'_, '_> {
         self.counts.bytes += message.bytes();
         if self.settings().mode == Mode::Fifo {
             message.head.due_ms = due_ms;
-            self.wait_in_group(message);
+            self.wait_in_group(message, true);
         } else if due_ms > self.turn.now_ms() {
             message.head.hidden = Hidden::Delayed;
             self.counts.delayed += 1;
@@ -524,7 +524,7 @@ impl Desk<'_, '_> {
         let due_ms = self.turn.now_ms().saturating_add(delay_ms);
         if message.head.group.is_some() {
             message.head.due_ms = due_ms;
-            self.wait_in_group(message);
+            self.wait_in_group(message, false);
         } else if delay_ms > 0 {
             message.head.hidden = Hidden::Retry;
             self.counts.delayed += 1;

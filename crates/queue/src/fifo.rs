@@ -25,8 +25,8 @@ use crate::state::{
 pub(crate) const READY: u8 = 255;
 /// Messages that may have gone before the oldest is looked for again.
 const AGES_GONE_MAX: u64 = 256;
-/// Sequences that are looked through at a time.
-const AGES_AT_ONCE: u64 = 4096;
+/// Places that are looked through at a time.
+const AGES_AT_ONCE: u64 = 32_768;
 
 impl Desk<'_, '_> {
     fn group(&self, name: &str) -> Group {
@@ -46,21 +46,20 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// A message joins its group, at its place in the order.
-    pub(crate) fn wait_in_group(&mut self, mut message: Message) {
+    /// A message joins its group, at its place in the order; `new` when nothing was ever there.
+    pub(crate) fn wait_in_group(&mut self, mut message: Message, new: bool) {
         let name = message.head.group.clone().expect("a queue with order has groups");
         message.head.hidden =
             if message.head.due_ms > self.turn.now_ms() { Hidden::Delayed } else { Hidden::No };
         self.count_waiting(&message.head, 1);
-        let key = waiting_key(self.tenant(), self.number(), &name, message.head.sequence);
-        // What nobody has had yet has just come, and nothing was ever at its place.
-        self.put_message(key, &message, message.head.leases == 0);
         let sequence = message.head.sequence;
         if message.head.hidden == Hidden::Delayed {
             self.hide(&wake_of(&name, sequence), message.head.due_ms);
         } else {
-            self.list_age(&message);
+            self.list_age(&mut message);
         }
+        let key = waiting_key(self.tenant(), self.number(), &name, sequence);
+        self.put_message(key, &message, new);
         self.change_group(&name, |group| {
             group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
             group.waiting += 1;
@@ -69,18 +68,19 @@ impl Desk<'_, '_> {
         self.watch_age();
     }
 
-    /// Groups are not in the order of their age, and one that is blocked is in no lane: so that the
-    /// oldest message of all is found at once, each that counts as visible has a row of its own.
-    fn list_age(&mut self, message: &Message) {
-        let sequence = message.head.sequence;
-        self.counts.ages_from = self.counts.ages_from.min(sequence);
-        let key = age_key(self.tenant(), self.number(), sequence);
+    /// Groups are not in the order of their age, and one that is blocked is in no lane. So that the
+    /// oldest message of all is found at once, each that counts as visible has a row under its place,
+    /// which it is given when it first is visible, and keeps.
+    fn list_age(&mut self, message: &mut Message) {
+        let (tenant, queue) = (self.tenant(), self.number());
         let visible_ms = Bytes::from(row(&message.head.visible_ms));
-        // After a lease it is there anew.
-        if message.head.leases == 0 {
-            self.turn.put_new(key, visible_ms);
+        if message.head.listed == 0 {
+            self.counts.ages_last += 1;
+            message.head.listed = self.counts.ages_last;
+            self.turn.put_new(age_key(tenant, queue, message.head.listed), visible_ms);
         } else {
-            self.turn.put(key, visible_ms);
+            self.counts.ages_from = self.counts.ages_from.min(message.head.listed);
+            self.turn.put(age_key(tenant, queue, message.head.listed), visible_ms);
         }
     }
 
@@ -91,13 +91,13 @@ impl Desk<'_, '_> {
         if self.counts.ages_gone < AGES_GONE_MAX {
             return;
         }
-        let (tenant, queue, end) = (self.tenant(), self.number(), self.counts.last_sequence + 1);
+        let (tenant, queue, end) = (self.tenant(), self.number(), self.counts.ages_last + 1);
         let found = if self.counts.visible == 0 {
             Err(end)
         } else {
             oldest_within(self.turn.rows(), tenant, queue, self.counts.ages_from)
         };
-        self.counts.ages_from = found.map_or_else(|next| next.min(end), |(sequence, _)| sequence);
+        self.counts.ages_from = found.map_or_else(|next| next.min(end), |(listed, _)| listed);
         if found.is_ok() || self.counts.ages_from == end {
             self.counts.ages_gone = 0;
         }
@@ -139,7 +139,7 @@ impl Desk<'_, '_> {
         self.turn.delete(&key);
         self.count_waiting(&message.head, -1);
         if message.head.hidden == Hidden::No {
-            self.turn.delete(&age_key(self.tenant(), self.number(), message.head.sequence));
+            self.turn.delete(&age_key(self.tenant(), self.number(), message.head.listed));
             self.note_age_gone();
         }
         let after = message.head.sequence + 1;
@@ -198,7 +198,7 @@ impl Desk<'_, '_> {
         self.count_waiting(&message.head, -1);
         message.head.hidden = Hidden::No;
         self.count_waiting(&message.head, 1);
-        self.list_age(&message);
+        self.list_age(&mut message);
         self.turn.put(key, message.encode());
     }
 
@@ -246,8 +246,8 @@ impl Desk<'_, '_> {
     }
 }
 
-/// The first message from a sequence on that is visible, and since when; or, when none of the next few
-/// thousand is, where to go on.
+/// The first place from one on that a message has which is visible, and since when it is; or, when none
+/// of the next few thousand is, where to go on.
 fn oldest_within(
     rows: &impl ReadRows,
     tenant: TenantId,
@@ -257,8 +257,8 @@ fn oldest_within(
     let next = from + AGES_AT_ONCE;
     let span = Scan::between(&age_key(tenant, queue, from), &age_key(tenant, queue, next));
     let (key, visible_ms) = rows.scan(&span.limit(1)).pop().ok_or(next)?;
-    let sequence = key.last_chunk().expect("as age_key puts it");
-    Ok((u64::from_be_bytes(*sequence), read(&visible_ms)))
+    let listed = key.last_chunk().expect("as age_key puts it");
+    Ok((u64::from_be_bytes(*listed), read(&visible_ms)))
 }
 
 /// Since when the oldest message is visible of a queue with order, if it is found in so many looks.
@@ -270,7 +270,7 @@ pub(crate) fn oldest_visible_ms(
 ) -> Option<u64> {
     let mut from = counts.ages_from;
     for _ in 0..looks {
-        if counts.visible == 0 || from > counts.last_sequence {
+        if counts.visible == 0 || from > counts.ages_last {
             break;
         }
         match oldest_within(rows, tenant, queue, from) {

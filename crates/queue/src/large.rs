@@ -77,7 +77,7 @@ pub(crate) fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
     key
 }
 
-pub(crate) fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
+fn ask_to_delete(turn: &mut Turn<'_>, body: ArchivedBody) {
     turn.ask(QueueEffect::DeleteBody(body).encode());
 }
 
@@ -163,6 +163,15 @@ impl Desk<'_, '_> {
         if let Some(body) = ArchivedBody::of(&message.parcel) {
             let key = held_key(self.tenant(), self.number(), message.head.sequence);
             self.turn.put_new(key, row(&body));
+            self.counts.archived += 1;
+        }
+    }
+
+    /// The same for one that has come back.
+    pub(crate) fn hold_body_again(&mut self, message: &Message) {
+        if let Some(body) = ArchivedBody::of(&message.parcel) {
+            let key = held_key(self.tenant(), self.number(), message.head.sequence);
+            self.turn.put(key, row(&body));
             self.counts.archived += 1;
         }
     }

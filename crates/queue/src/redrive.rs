@@ -13,8 +13,8 @@
 //! A group of which somebody has a message, or of which one waits for its time, is left as it is from
 //! there on: it is moved in its order, or not at all.
 //!
-//! A letter that finds no queue, or one of the other mode, comes back: its message is put to the end, and
-//! the job has failed.
+//! A letter that finds no queue, or one of the other mode, comes back: its message is where it was again,
+//! in its group before those that were behind it, and the job has failed.
 
 use bytes::{BufMut, Bytes};
 use kernel::TenantId;
@@ -28,7 +28,7 @@ use crate::command::{Mode, Moved, MovedFrom, Post, Refusal, Reply, StartRedrive}
 use crate::fifo::READY;
 use crate::parcel::Parcel;
 use crate::query::place;
-use crate::state::{Message, key, waiting_key};
+use crate::state::{Head, Message, key, waiting_key};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
@@ -66,17 +66,27 @@ pub struct Job {
     last_sequence: u64,
     /// Of those that were moved, how many came back.
     pub returned: u64,
+    /// And how many are where they were to go.
+    pub arrived: u64,
+    /// Nothing is left to be moved; but not all have arrived.
+    at_end: bool,
 }
 
 impl Job {
+    /// Whether it takes no further step.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.at_end
+    }
+
     fn encode(&self) -> Vec<u8> {
         versioned_as(2, self)
     }
 
-    /// Reads a row of this machine's. Version 1 lacks the last field.
+    /// Reads a row of this machine's. Version 1 lacks the last three fields.
     fn decode(row: &[u8]) -> Job {
         let newest = match row {
-            [1, body @ ..] => &[body, &[0]].concat(),
+            [1, body @ ..] => &[body, &[0; 3]].concat(),
             [2, body @ ..] => body,
             _ => panic!("a job of a version that this binary is too old for"),
         };
@@ -144,6 +154,8 @@ impl Desk<'_, '_> {
             cursor: Vec::new(),
             last_sequence: self.counts.last_sequence,
             returned: 0,
+            arrived: 0,
+            at_end: false,
         };
         self.turn.put(job_key(tenant, queue, number), job.encode());
         let timer = self.set(now_ms);
@@ -194,8 +206,28 @@ impl Desk<'_, '_> {
             let timer = self.set(next_ms);
             self.counts.redrive = Some((number, timer));
         } else {
+            job.at_end = true;
+            self.look_at_end(&mut job);
+        }
+    }
+
+    /// A job is done when all that it moved has arrived: who is told so may delete the queue.
+    fn look_at_end(&mut self, job: &mut Job) {
+        let is_over = job.at_end && job.arrived + job.returned == job.moved;
+        if is_over && job.state == JobState::Running {
             self.counts.redrive = None;
-            self.end_job(&mut job, JobState::Done);
+            self.end_job(job, JobState::Done);
+        } else {
+            self.turn.put(job_key(self.tenant(), self.number(), job.number), job.encode());
+        }
+    }
+
+    /// One of a job's messages is where it was to go.
+    pub(crate) fn has_arrived(&mut self, number: u64) {
+        // A job of long ago is not remembered.
+        if let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) {
+            job.arrived += 1;
+            self.look_at_end(&mut job);
         }
     }
 
@@ -280,20 +312,26 @@ impl Desk<'_, '_> {
 
     fn move_to(&mut self, queue: String, message: Message, job: u64) {
         let to = place(self.tenant(), &queue);
-        let Message { head, parcel, .. } = message;
-        let lost_group = head.story.as_ref().and_then(|story| story.group.clone());
+        let Message { head, unseen, parcel } = message;
         let moved = Moved {
             queue,
             id: head.id,
             priority: head.priority,
-            group: head.group.clone().or(lost_group),
+            group: head.group,
             parcel,
             from: MovedFrom {
                 queue: self.name.to_owned(),
                 number: self.number(),
                 job,
+                sequence: head.sequence,
                 sent_ms: head.sent_ms,
-                group: head.group,
+                visible_ms: head.visible_ms,
+                leases: head.leases,
+                unseen,
+                first_received_ms: head.first_received_ms,
+                first_failed_ms: head.first_failed_ms,
+                last_failed_ms: head.last_failed_ms,
+                reason: head.reason,
                 story: head.story,
             },
         };
@@ -304,23 +342,55 @@ impl Desk<'_, '_> {
     /// name it had.
     pub(crate) fn take_moved(&mut self, moved: Moved) {
         let now_ms = self.turn.now_ms();
-        let mut message = self.new_message(now_ms, moved.priority, moved.group, &moved.parcel);
+        let in_order = self.settings().mode == Mode::Fifo;
+        let group = moved.group_in_order().filter(|_| in_order).cloned();
+        let mut message = self.new_message(now_ms, moved.priority, group, &moved.parcel);
         message.head.id = moved.id;
         self.counts.totals.sent += 1;
         self.put_in(message, now_ms);
     }
 
-    /// A message comes back that could not be moved. It is what it was, at the end: what was behind it
-    /// may have been received meanwhile.
-    pub(crate) fn take_back(&mut self, moved: Moved, why: JobState) {
-        let MovedFrom { job: number, sent_ms, group, story, .. } = moved.from;
+    /// A message comes back, and the queue that it left is gone: another of that name takes it.
+    pub(crate) fn take_stranded(&mut self, moved: Moved) {
+        let in_order = self.settings().mode == Mode::Fifo;
+        let group = in_order.then(|| moved.group_in_order().cloned().unwrap_or_default());
+        let Moved { id, priority, parcel, from, .. } = moved;
+        let mut message = self.new_message(from.sent_ms, priority, group, &parcel);
         let now_ms = self.turn.now_ms();
-        let mut message = self.new_message(sent_ms, moved.priority, group, &moved.parcel);
         message.head.visible_ms = now_ms;
-        message.head.id = moved.id;
-        message.head.story = story;
+        message.head.id = id;
+        message.head.story = from.story;
         self.counts.totals.sent += 1;
         self.put_in(message, now_ms);
+    }
+
+    /// A message comes back that could not be moved, and is what it was: in its group at its place, else
+    /// with those that come back.
+    pub(crate) fn take_back(&mut self, moved: Moved, why: JobState) {
+        let now_ms = self.turn.now_ms();
+        let Moved { id, priority, group, parcel, from, .. } = moved;
+        let number = from.job;
+        let head = Head {
+            visible_ms: from.visible_ms,
+            priority,
+            leases: from.leases,
+            first_received_ms: from.first_received_ms,
+            first_failed_ms: from.first_failed_ms,
+            last_failed_ms: from.last_failed_ms,
+            reason: from.reason,
+            story: from.story,
+            ..Head::new(id, from.sequence, from.sent_ms, group)
+        };
+        let message = Message { head, unseen: from.unseen, parcel };
+        self.counts.bytes += message.bytes();
+        self.hold_body_again(&message);
+        if !self.expires(&message) {
+            if message.head.group.is_some() {
+                self.wait_in_group(message, false);
+            } else {
+                self.show_in_lane(message, true);
+            }
+        }
         // A job of long ago is not remembered.
         let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) else {
             return;

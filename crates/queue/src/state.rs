@@ -9,7 +9,7 @@
 //!   'x'   queue, sequence                     until when a lease was extended
 //!   'w'   queue, group, sequence              message of a queue with order, waiting
 //!   'g'   queue, group                        Group
-//!   'a'   queue, sequence                     since when that message, which waits, is visible
+//!   'a'   queue, place by age                 since when a message is visible that waits
 //!   'k'   queue, digest                       what was sent under a deduplication key
 //!   'e'   queue, until, digest                when to forget it
 //!   't'   topic's name                        Topic: number, subscriptions and their filters
@@ -127,7 +127,9 @@ pub struct Counts {
     pub(crate) hidden_cursor: Vec<u8>,
     /// The same of deduplication keys to be forgotten.
     pub(crate) forget_cursor: Vec<u8>,
-    /// No message of a queue with order that is visible has a sequence before this one.
+    /// The last place by age that a message of a queue with order was given.
+    pub(crate) ages_last: u64,
+    /// None that is visible has a place before this one.
     pub(crate) ages_from: u64,
     /// Messages that have gone since that was looked for.
     pub(crate) ages_gone: u64,
@@ -143,11 +145,11 @@ impl Counts {
         versioned_as(3, self).into()
     }
 
-    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last three
+    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last four
     /// fields.
     pub(crate) fn decode(row: &[u8]) -> Counts {
         let newest = match row {
-            [2, body @ ..] => &[body, &[0, 0, 0]].concat(),
+            [2, body @ ..] => &[body, &[0; 4]].concat(),
             [3, body @ ..] => body,
             _ => panic!("counts of a version that this binary cannot read"),
         };
@@ -243,7 +245,7 @@ impl Hidden {
 
 /// What is known of a message besides what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head<S = Story> {
+pub(crate) struct Head {
     pub(crate) id: MessageId,
     pub(crate) sequence: u64,
     pub(crate) sent_ms: u64,
@@ -260,7 +262,9 @@ pub(crate) struct Head<S = Story> {
     pub(crate) first_failed_ms: u64,
     pub(crate) last_failed_ms: u64,
     pub(crate) reason: Option<String>,
-    pub(crate) story: Option<S>,
+    pub(crate) story: Option<Story>,
+    /// Its place among those of a queue with order that are visible, by age; 0 before it has one.
+    pub(crate) listed: u64,
 }
 
 /// A story as rows of versions 1 and 2 have it.
@@ -282,15 +286,30 @@ impl From<StoryV1> for Story {
     }
 }
 
-impl From<Head<StoryV1>> for Head {
-    fn from(old: Head<StoryV1>) -> Head {
+/// A head as rows of versions 1 and 2 have it.
+#[derive(Deserialize)]
+struct HeadV1 {
+    id: MessageId,
+    sequence: u64,
+    sent_ms: u64,
+    visible_ms: u64,
+    priority: u8,
+    group: Option<String>,
+    hidden: Hidden,
+    due_ms: u64,
+    leases: u32,
+    first_received_ms: u64,
+    first_failed_ms: u64,
+    last_failed_ms: u64,
+    reason: Option<String>,
+    story: Option<StoryV1>,
+}
+
+impl From<HeadV1> for Head {
+    fn from(old: HeadV1) -> Head {
         Head {
-            id: old.id,
-            sequence: old.sequence,
-            sent_ms: old.sent_ms,
             visible_ms: old.visible_ms,
             priority: old.priority,
-            group: old.group,
             hidden: old.hidden,
             due_ms: old.due_ms,
             leases: old.leases,
@@ -299,6 +318,7 @@ impl From<Head<StoryV1>> for Head {
             last_failed_ms: old.last_failed_ms,
             reason: old.reason,
             story: old.story.map(Story::from),
+            ..Head::new(old.id, old.sequence, old.sent_ms, old.group)
         }
     }
 }
@@ -321,6 +341,7 @@ impl Head {
             last_failed_ms: 0,
             reason: None,
             story: None,
+            listed: 0,
         }
     }
 }
@@ -368,7 +389,7 @@ impl Message {
         row.into()
     }
 
-    /// Reads a row of this machine's, sharing its bytes. 1 and 2 were 3 and 4, with less of a story.
+    /// Reads a row of this machine's, sharing its bytes. 1 and 2 were 3 and 4, with less in the head.
     pub(crate) fn decode(row: &Bytes) -> Message {
         const OURS: &str = "rows are this machine's alone";
         let (unseen, rest): (u32, &[u8]) = match row[0] {
@@ -379,7 +400,7 @@ impl Message {
         let (head, parcel): (Head, &[u8]) = if row[0] > 2 {
             postcard::take_from_bytes(rest).expect(OURS)
         } else {
-            let (old, parcel): (Head<StoryV1>, _) = postcard::take_from_bytes(rest).expect(OURS);
+            let (old, parcel): (HeadV1, _) = postcard::take_from_bytes(rest).expect(OURS);
             (old.into(), parcel)
         };
         Message { head, unseen, parcel: row.slice_ref(parcel) }
@@ -474,9 +495,9 @@ pub(crate) fn waiting_key(tenant: TenantId, queue: u64, group: &str, sequence: u
     key
 }
 
-pub(crate) fn age_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
+pub(crate) fn age_key(tenant: TenantId, queue: u64, listed: u64) -> Vec<u8> {
     let mut key = key(tenant, b'a', queue);
-    key.put_u64(sequence);
+    key.put_u64(listed);
     key
 }
 

@@ -10,7 +10,7 @@ use kernel::BaseError;
 use parking_lot::{Condvar, Mutex};
 
 use crate::failure::{StoreFault, failed, is_full};
-use crate::options::{StoreOptions, merging};
+use crate::options::{StoreOptions, merge_bytes_max, merging};
 use crate::space::free_bytes;
 use crate::trickle::Trickle;
 use crate::views::Views;
@@ -132,9 +132,8 @@ impl Shared {
         const DOING: &str = "compacting";
         // A merge that runs out of room leaves its half-written tables behind until the store is
         // opened anew, so it is not begun without room for the largest usual one.
-        const MERGE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
         let tree = &self.keyspace.tree;
-        let merge_bytes = self.keyspace.disk_space().min(MERGE_BYTES_MAX);
+        let merge_bytes = self.keyspace.disk_space().min(merge_bytes_max(&self.options));
         let free_bytes = free_bytes(&self.dir).map_err(|e| failed(DOING, e))?;
         if free_bytes < merge_bytes {
             return Err(BaseError::Full { wanted_bytes: merge_bytes, free_bytes });

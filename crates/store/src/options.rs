@@ -41,6 +41,13 @@ pub(crate) const LEVEL0_MERGED_AT: u8 = 8;
 /// smaller it is beside what is merged into it, the less is written twice.
 const TABLE_BYTES: u64 = 16 * MIB;
 
+/// What the largest usual merge writes: all that level 0 may have, and level 1.
+pub(crate) fn merge_bytes_max(options: &StoreOptions) -> u64 {
+    /// Rows at which a checkpoint is usually made.
+    const CHECKPOINT_BYTES: u64 = 64 * MIB;
+    options.level0_runs_max as u64 * CHECKPOINT_BYTES + u64::from(LEVEL0_MERGED_AT) * TABLE_BYTES
+}
+
 /// How tables are merged. Not kept with the keyspace: a change is in force when a store is opened.
 pub(crate) fn merging() -> Leveled {
     Leveled::default().with_l0_threshold(LEVEL0_MERGED_AT).with_table_target_size(TABLE_BYTES)

@@ -294,7 +294,7 @@ pub(crate) async fn receive(
                 Ok::<_, Problem>(Ok(Leased { deliveries, room, again: attempt.is_some() }))
             }
             Reply::Refused(refusal) => {
-                if refusal == queue::Refusal::Inflight {
+                if refusal == queue::Refusal::Inflight && wait.is_zero() {
                     throttled(caller.tenant_name(), "maxInflight", 1);
                 }
                 Ok(Err(refusal))

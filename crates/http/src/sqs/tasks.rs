@@ -82,8 +82,7 @@ impl Session<'_> {
         }
         self.submit(name, &Command::CancelRedrive { queue: name.to_owned(), job }).await?;
         let jobs = self.jobs(name).await?;
-        let moved =
-            jobs.iter().find(|known| known.number == job).map_or(0, |job| job.moved - job.returned);
+        let moved = jobs.iter().find(|known| known.number == job).map_or(0, |job| job.arrived);
         let approximate_number_of_messages_moved = count(moved);
         Ok(output::CancelMessageMoveTaskResult { approximate_number_of_messages_moved }.into())
     }
@@ -120,7 +119,7 @@ impl Session<'_> {
             source_arn: Some(self.arn(name)),
             destination_arn: job.asked.target.as_deref().map(|target| self.arn(target)),
             max_number_of_messages_per_second: rate,
-            approximate_number_of_messages_moved: count(job.moved - job.returned),
+            approximate_number_of_messages_moved: count(job.arrived),
             approximate_number_of_messages_to_move: count(job.waiting),
             failure_reason: failure_reason.map(str::to_owned),
             started_timestamp: count(job.started_ms),

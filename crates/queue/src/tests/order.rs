@@ -159,6 +159,7 @@ fn first_of(bench: &Bench, group: &str) -> u64 {
 #[test]
 fn what_has_left_a_group_is_not_looked_through_again() {
     let mut bench = short_lived();
+    bench.create("others", Settings::usual(Mode::Fifo));
     bench.send_all((0..5).map(|n| grouped("a", &n.to_string())).collect());
     bench.advance(MINUTE_MS / 2);
     bench.send_all(vec![grouped("a", "young")]);
@@ -272,7 +273,6 @@ fn many_that_are_gone_are_not_passed_each_time_the_oldest_is_looked_for() {
     assert_eq!(bench.described().oldest_visible_ms, Some(START_MS + 31_000));
     let receipt = bench.receive(1).remove(0).receipt;
     bench.ack(&[receipt]);
-    // Only so many are looked at with each that goes, until it is where the others are.
     bench.send_all((0..300).map(|n| grouped("g", &n.to_string())).collect());
     for _ in 0..3 {
         let receipts: Vec<Receipt> = bench.receive(99).iter().map(|d| d.receipt).collect();
@@ -281,4 +281,16 @@ fn many_that_are_gone_are_not_passed_each_time_the_oldest_is_looked_for() {
     let described = bench.described();
     assert_eq!(described.oldest_visible_ms, Some(START_MS + 31_000));
     assert!(described.counts.ages_from > 6000, "{}", described.counts.ages_from);
+}
+
+#[test]
+fn the_oldest_is_the_one_that_is_visible_for_longest_whatever_was_sent_first() {
+    let mut bench = fifo();
+    bench.send_all(vec![NewMessage { delay_ms: Some(600_000), ..grouped("late", "1") }]);
+    bench.send_all(vec![grouped("g", "2")]);
+    bench.advance(599_000);
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
+    bench.advance(1_001);
+    assert_eq!(bench.described().counts.visible, 2);
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
 }

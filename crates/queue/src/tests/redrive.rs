@@ -387,3 +387,54 @@ fn what_has_order_is_not_moved_where_there_is_none_and_what_lost_its_group_gets_
     assert_eq!(bench.job_of("plain", job).state, JobState::Done);
     assert_eq!(bench.receive(1).remove(0).group.as_deref(), Some("g"));
 }
+
+#[test]
+fn a_letter_that_lost_its_group_goes_to_another_queue_without_order() {
+    let mut bench = with_dead(Mode::Fifo, 0);
+    bench.create("plain", Settings::usual(Mode::Standard));
+    bench.create("archive", Settings::usual(Mode::Standard));
+    let described = bench.described().definition;
+    let settings = Settings { dead_letter_queue: Some("plain".into()), ..described.settings };
+    let update = Update { queue: JOBS.into(), version: described.version, settings };
+    assert_eq!(bench.apply(&Command::Update(update)), Reply::Updated);
+    bench.send_all(vec![NewMessage { group: Some("g".into()), ..parcel("1", "odd") }]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(0));
+    let target = Some("archive".into());
+    let job = bench.start(StartRedrive { queue: "plain".into(), target, ..ask() });
+    bench.advance(1);
+    assert_eq!(bench.job_of("plain", job).state, JobState::Done);
+}
+
+#[test]
+fn what_came_back_has_been_received_as_often_and_gets_as_old_as_it_was() {
+    let mut bench = with_dead(Mode::Standard, 1);
+    let receipts = vec![bench.receive_from(DEAD, 1).remove(0).receipt];
+    let (queue, reason) = (DEAD.to_owned(), Some("boom".to_owned()));
+    bench.apply(&Command::Nack(Nack { queue, receipts, delay_ms: Some(0), reason }));
+    bench.apply(&Command::Delete { queue: JOBS.into() });
+    bench.start(ask());
+    bench.advance(1);
+    let again = bench.receive_from(DEAD, 1).remove(0);
+    assert_eq!(again.receives, 2);
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    for _ in 0..5 {
+        bench.start(ask());
+        bench.advance(DAY_MS);
+    }
+    assert_eq!(bench.of(DEAD).counts.visible, 0, "no new life by moving to nowhere");
+}
+
+#[test]
+fn a_group_that_came_back_is_in_its_order() {
+    let mut bench = with_dead(Mode::Fifo, 0);
+    for n in 0..3 {
+        let message = NewMessage { group: Some("g".into()), ..parcel(&n.to_string(), "odd") };
+        bench.apply(&Command::Send(Send { queue: DEAD.into(), messages: vec![message] }));
+    }
+    let target = Some("elsewhere".to_owned());
+    bench.start(StartRedrive { target, per_second: Some(2), ..ask() });
+    bench.apply(&Command::Delete { queue: "elsewhere".into() });
+    bench.advance(10_000);
+    assert_eq!(bench.bodies(DEAD), ["1", "2"], "the first had gone before");
+}

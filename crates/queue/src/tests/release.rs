@@ -113,15 +113,15 @@ fn golden_bytes() {
     let head = Head { leases: 4, ..Head::new(id, 300, 1, None) };
     let parcel = Bytes::from_static(b"p");
     let seen = Message { head, unseen: 0, parcel };
-    let rest = [3, 5, 0xac, 2, 0xac, 2, 1, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, b'p'];
+    let head = [3, 5, 0xac, 2, 0xac, 2, 1, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0];
     let unseen = Message { unseen: 2, ..seen.clone() };
     for (message, begin, receives) in [(seen, &[3][..], 4), (unseen, &[4, 2], 2)] {
-        let golden = Bytes::from([begin, &rest].concat());
+        let golden = Bytes::from([begin, &head, &[0], b"p"].concat());
         assert_eq!(message.encode(), golden);
         assert_eq!(Message::decode(&golden), message);
         assert_eq!(message.receives(), receives);
-        // As it was before stories told more.
-        let old = [&[begin[0] - 2], &begin[1..], &rest].concat();
+        // As it was before heads and stories told more.
+        let old = [&[begin[0] - 2], &begin[1..], &head, b"p"].concat();
         assert_eq!(Message::decode(&Bytes::from(old)), message);
     }
 }
@@ -139,11 +139,11 @@ fn a_story_has_its_bytes_and_those_of_before_are_read() {
         moved_ms: 6,
         group: Some("g".into()),
     };
-    let head = Head { story: Some(story.clone()), ..Head::new(id, 2, 1, None) };
+    let head = Head { story: Some(story.clone()), listed: 7, ..Head::new(id, 2, 1, None) };
     let message = Message { head, unseen: 0, parcel: Bytes::from_static(b"p") };
     let head = [0, 1, 2, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let told = [1, b'q', 0, 1, 2, 3, 4, 5, 1, 1, b'r'];
-    let golden = [&[3][..], &head, &told, &[6, 1, 1, b'g'], b"p"].concat();
+    let golden = [&[3][..], &head, &told, &[6, 1, 1, b'g'], &[7], b"p"].concat();
     assert_eq!(message.encode(), golden);
     assert_eq!(Message::decode(&golden.into()), message);
     let old = Message::decode(&[&[1][..], &head, &told, b"p"].concat().into());

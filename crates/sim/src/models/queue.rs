@@ -36,8 +36,8 @@ use queue::{
 
 pub use clients::QueueSubject;
 use ledger::{BodyOf, Ledger, Name};
-use letters::{Moved, MovedFrom, Parting, Post};
-use plain::{Message, New, Queue, Rank, State};
+use letters::{Arrived, Moved, Parting, Post};
+use plain::{Free, Message, New, Queue, Rank, State};
 use topics::Topic;
 
 use crate::naive::Scene;
@@ -136,6 +136,7 @@ impl QueueModel {
             created_ms: self.now_ms,
             settings,
             last_sequence: 0,
+            ages_mixed: false,
             totals: Totals::default(),
             perhaps_expired: 0,
             messages: Vec::new(),
@@ -174,7 +175,8 @@ impl QueueModel {
         let target = queues.find(|queue| (queue.name.0, &queue.name.1) == (tenant, &moved.queue));
         match target {
             None => Some(JobState::NoQueue),
-            Some(target) if target.is_fifo() == moved.group.is_some() => None,
+            Some(target) if target.is_fifo() && moved.any_group().is_some() => None,
+            Some(target) if !target.is_fifo() && moved.group.is_none() => None,
             Some(_) => Some(JobState::OtherMode),
         }
     }
@@ -189,33 +191,81 @@ impl QueueModel {
             scene.send(queue::place(tenant, &home.1), MACHINE, moved.return_letter(why));
             return Ok(());
         }
-        let Moved { queue, id, priority, group, parcel, .. } = moved;
+        let home = queue::place(tenant, &moved.from.queue);
+        let arrival = moved.arrival_letter();
+        let group = moved.any_group().map(str::to_owned);
+        let Moved { queue, id, priority, parcel, .. } = moved;
         let (sent_ms, due_ms) = (self.now_ms, self.now_ms);
         let mode = if group.is_some() { Mode::Fifo } else { Mode::Standard };
         let new = New { id, sent_ms, due_ms, priority, group, story: None, parcel };
-        self.take_in(&(tenant, queue), mode, new)
+        self.take_in(&(tenant, queue), mode, new)?;
+        scene.send(home, MACHINE, arrival);
+        Ok(())
     }
 
-    /// A message comes back, and is put to the end.
+    fn has_arrived(&mut self, tenant: TenantId, arrived: &Arrived) {
+        let name = (tenant, arrived.queue.clone());
+        let at = self.find(&name).filter(|at| self.queues[*at].number == Some(arrived.number));
+        let Some(at) = at else { return };
+        let now_ms = self.now_ms;
+        let mut jobs = self.queues[at].jobs.iter_mut();
+        if let Some(job) = jobs.find(|job| job.number == arrived.job) {
+            job.has_arrived(now_ms);
+        }
+    }
+
+    /// A message comes back, and is what it was.
     fn take_back(
         &mut self,
         tenant: TenantId,
         (moved, why): (Moved, JobState),
     ) -> Result<(), Difference> {
-        let Moved { id, priority, parcel, from, .. } = moved;
-        let MovedFrom { queue: name, number, job: job_number, sent_ms, group, story } = from;
-        let name = (tenant, name);
-        let at = self.find(&name).filter(|at| self.queues[*at].number == Some(number));
+        let Moved { id, priority, group, parcel, from, .. } = moved;
+        let name = (tenant, from.queue);
+        let at = self.find(&name).filter(|at| self.queues[*at].number == Some(from.number));
         let Some(at) = at else {
-            let mut ledger = self.ledger.borrow_mut();
-            return ledger.unwanted(id, &name, "both queues were deleted");
+            let mode = if group.is_some() { Mode::Fifo } else { Mode::Standard };
+            let lost = from.story.as_ref().and_then(|story| story.group.clone());
+            let (sent_ms, due_ms, group) = (from.sent_ms, self.now_ms, group.or(lost));
+            let new = New { id, sent_ms, due_ms, priority, group, story: from.story, parcel };
+            return self.take_in(&name, mode, new);
         };
-        let (due_ms, mode) = (self.now_ms, self.queues[at].settings.mode);
-        self.take_in(&name, mode, New { id, sent_ms, due_ms, priority, group, story, parcel })?;
-        let mut jobs = self.queues[at].jobs.iter_mut();
-        if let Some(job) = jobs.find(|job| job.number == job_number) {
-            job.came_back(why, due_ms);
+        self.ledger.borrow_mut().arrived(id, &name)?;
+        let (now_ms, rank) = (self.now_ms, Rank { step: self.step, order: None });
+        let (from_ms, to_ms) = (now_ms, now_ms);
+        let message = Message {
+            id,
+            sequence: from.sequence,
+            sent_ms: from.sent_ms,
+            visible_ms: from.visible_ms,
+            priority,
+            group,
+            leases: from.leases,
+            receives: from.leases - from.unseen,
+            first_received_ms: from.first_received_ms,
+            first_failed_ms: (from.first_failed_ms > 0).then_some(from.first_failed_ms),
+            last_failed_ms: from.last_failed_ms,
+            reason: from.reason,
+            story: from.story,
+            parcel,
+            state: State::Free(Free { from_ms, to_ms, delayed: false, came_back: true, rank }),
+            returned: true,
+            perhaps_gone: false,
+        };
+        let queue = &mut self.queues[at];
+        if let Some(job) = queue.jobs.iter_mut().find(|job| job.number == from.job) {
+            job.came_back(why, now_ms);
         }
+        if queue.is_old(&message, now_ms) {
+            queue.totals.expired += 1;
+            return self.ledger.borrow_mut().gone(id, &name, "expired");
+        }
+        queue.ages_mixed = true;
+        if let Some(group) = message.group.clone() {
+            queue.ready.insert(group, None);
+        }
+        queue.messages.push(message);
+        queue.note_ready(now_ms, self.step);
         Ok(())
     }
 }
@@ -313,6 +363,10 @@ impl Model for QueueModel {
             (2, 2, body) => self.take_moved(scene, unpack("queue", body).map_err(unreadable)?),
             (3, 1, body) => self.take_fanned(tenant, unpack("queue", body).map_err(unreadable)?),
             (4, 1, body) => self.take_back(tenant, unpack("queue", body).map_err(unreadable)?),
+            (5, 1, body) => {
+                self.has_arrived(tenant, &unpack("queue", body).map_err(unreadable)?);
+                Ok(())
+            }
             (tag, version, _) => Err(format!("a letter of kind {tag}, version {version}")),
         }
     }

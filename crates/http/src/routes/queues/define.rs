@@ -212,7 +212,7 @@ pub(super) struct QueueView {
     dead: u64,
     /// Of all messages in the queue.
     bytes: u64,
-    /// How long ago the oldest message that can be received was sent.
+    /// How long the oldest message has been visible, also one behind another of its group.
     oldest_visible_age_seconds: Option<u64>,
     rates: RatesView,
 }

@@ -119,13 +119,13 @@ pub(super) struct RedriveView {
     /// `running`, `done`, `cancelled` or `failed`.
     state: &'static str,
     /// Of one that failed: there is no queue where messages were to go, or it keeps order and this one
-    /// does not, or the other way round. Those that were on their way are back at this queue's end.
+    /// does not, or the other way round. Those that were on their way are back in this queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_reason: Option<&'static str>,
     /// Messages that passed the filter and have somewhere to go.
     matched: u64,
-    /// Of these, messages that were moved: all of them, or none in a `dryRun`, or without those that came
-    /// back to a redrive that failed.
+    /// Of these, messages that are where they were to go; none in a `dryRun`. It is `done` when all of
+    /// them are.
     moved: u64,
     /// Messages that were looked at and left: they did not pass the filter, or have nowhere to go.
     /// Without a `targetQueue` that is so of what did not die in another queue.
@@ -243,7 +243,7 @@ fn shown(id: String, job: Job) -> RedriveView {
             JobState::OtherMode => Some("other-mode"),
         },
         matched: job.matched,
-        moved: job.moved - job.returned,
+        moved: job.arrived,
         skipped: job.skipped,
         waiting: job.waiting,
         dry_run: job.asked.dry_run,

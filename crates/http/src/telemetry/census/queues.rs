@@ -84,10 +84,10 @@ pub(super) fn write(page: &mut Page, node: &Node, max: usize) {
     let (mut shown, total) = find(node, max);
     name_tenants(node, &mut shown);
     let now_ms = node.now_ms();
-    let help = "How long ago the oldest message that can be received was sent; 0 without one";
+    let help = "How long the oldest message has been visible; 0 without one";
     page.metric("stampede_queue_oldest_visible_age_seconds", Kind::Gauge, help);
     for queue in &shown {
-        let age_ms = queue.oldest_visible_ms.map_or(0, |sent_ms| now_ms.saturating_sub(sent_ms));
+        let age_ms = queue.oldest_visible_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
         page.sample(&labels(queue), age_ms as f64 / 1000.0);
     }
     for Figure(kind, name, help, value) in FIGURES {

@@ -31,12 +31,38 @@ pub(super) struct MovedFrom {
     pub(super) queue: String,
     pub(super) number: u64,
     pub(super) job: u64,
+    pub(super) sequence: u64,
     pub(super) sent_ms: u64,
-    pub(super) group: Option<String>,
+    pub(super) visible_ms: u64,
+    pub(super) leases: u32,
+    pub(super) unseen: u32,
+    pub(super) first_received_ms: u64,
+    pub(super) first_failed_ms: u64,
+    pub(super) last_failed_ms: u64,
+    pub(super) reason: Option<String>,
     pub(super) story: Option<Story>,
 }
 
+/// That it is where it was to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Arrived {
+    pub(super) queue: String,
+    pub(super) number: u64,
+    pub(super) job: u64,
+}
+
 impl Moved {
+    pub(super) fn arrival_letter(&self) -> Bytes {
+        let MovedFrom { queue, number, job, .. } = self.from.clone();
+        pack(5, 1, &Arrived { queue, number, job })
+    }
+
+    /// Its group, or the one it had where it died.
+    pub(super) fn any_group(&self) -> Option<&str> {
+        let lost = || self.from.story.as_ref()?.group.as_deref();
+        self.group.as_deref().or_else(lost)
+    }
+
     pub(super) fn return_letter(&self, why: JobState) -> Bytes {
         pack(4, 1, &(self, why))
     }
@@ -78,7 +104,7 @@ impl Post {
             Post::Dead(letter) => {
                 (letter.story.id, Some(&letter.story), letter.story.group.as_deref())
             }
-            Post::Moved(moved) => (moved.id, None, moved.group.as_deref()),
+            Post::Moved(moved) => (moved.id, None, moved.any_group()),
         }
     }
 
@@ -100,15 +126,17 @@ impl Parting {
         (self.from.0, self.post.queue().to_owned())
     }
 
+    /// Whether it is sent back within the entry in which it is sent.
+    pub(super) fn comes_back_here(&self, model: &QueueModel, scene: &Scene<'_>) -> bool {
+        let Post::Moved(moved) = &self.post else { return false };
+        let here = shard_of(&self.to(), scene.place()) == scene.place().shard;
+        here && model.why_unfit(self.from.0, moved).is_some()
+    }
+
     /// Of one source letters are in order: the dead of a queue, or what a job moves.
     fn source(&self) -> (&Name, bool) {
         (&self.from, matches!(self.post, Post::Dead(_)))
     }
-}
-
-/// What a message is known by that has come back.
-fn back(moved: &Moved) -> (MessageId, Option<&Story>, Option<&str>) {
-    (moved.id, moved.from.story.as_ref(), moved.from.group.as_deref())
 }
 
 fn shard_of(name: &Name, place: Place) -> ShardId {
@@ -125,7 +153,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// The place of a letter, which then is taken. None when it was not sent, or when what it
-    /// brought was removed in the same entry.
+    /// brought was removed, or came back, in the same entry.
     pub(super) fn take(
         &mut self,
         model: &QueueModel,
@@ -143,30 +171,18 @@ impl Arrivals {
             let at = outbox.iter().position(|(_, other)| *other == body)?;
             return Some(outbox.remove(at).0);
         }
-        if let Post::Moved(moved) = &parting.post
-            && model.why_unfit(to.0, moved).is_some()
-        {
-            // It comes back, in this entry: that is where it can be seen.
-            return self.take_here(model, scene, &parting.from, &back(moved));
+        if parting.comes_back_here(model, scene) {
+            return None;
         }
-        self.take_here(model, scene, &to, &parting.post.story())
-    }
-
-    fn take_here(
-        &mut self,
-        model: &QueueModel,
-        scene: &Scene<'_>,
-        to: &Name,
-        (id, story, group): &(MessageId, Option<&Story>, Option<&str>),
-    ) -> Option<u64> {
         let here = self.here.entry(to.clone()).or_insert_with(|| {
-            let known = model.queues.iter().find(|queue| queue.name == *to);
+            let known = model.queues.iter().find(|queue| queue.name == to);
             let last = known.map_or(0, |queue| queue.last_sequence);
-            look::newer_than(scene.rows, to, last)
+            look::newer_than(scene.rows, &to, last)
         });
+        let (id, story, group) = parting.post.story();
         let at = here.iter().position(|peeked| {
             let grouped = peeked.group.as_deref().is_none_or(|g| g == group.unwrap_or_default());
-            (&peeked.id, &peeked.story.as_ref(), grouped) == (id, story, true)
+            (peeked.id, peeked.story.as_ref(), grouped) == (id, story, true)
         })?;
         Some(here.remove(at).sequence)
     }

@@ -1,6 +1,6 @@
 //! A queue as a list of messages, searched from end to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use queue::parcel::ArchivedBody;
@@ -83,11 +83,15 @@ pub(super) struct Message {
     pub(super) leases: u32,
     pub(super) receives: u32,
     pub(super) first_received_ms: u64,
-    first_failed_ms: Option<u64>,
+    pub(super) first_failed_ms: Option<u64>,
+    pub(super) last_failed_ms: u64,
     pub(super) reason: Option<String>,
     pub(super) story: Option<Story>,
     pub(super) parcel: Bytes,
     pub(super) state: State,
+    /// It was on its way to where it could not be taken, or perhaps was: until it is leased, nobody can
+    /// say in which lane it is.
+    pub(super) returned: bool,
     /// It was too old when the queue was last looked at: when such a one is dropped, the machine
     /// decides.
     pub(super) perhaps_gone: bool,
@@ -141,6 +145,8 @@ pub(super) struct Queue {
     pub(super) created_ms: u64,
     pub(super) settings: Settings,
     pub(super) last_sequence: u64,
+    /// Something came back: it is behind the others, whatever its age.
+    pub(super) ages_mixed: bool,
     pub(super) totals: Totals,
     /// Messages that were purged, and had perhaps been dropped for their age before.
     pub(super) perhaps_expired: u64,
@@ -184,12 +190,25 @@ impl Queue {
             receives: 0,
             first_received_ms: 0,
             first_failed_ms: None,
+            last_failed_ms: 0,
             reason: None,
             story,
             parcel,
             state: State::Free(Free { from_ms, to_ms, delayed, came_back: false, rank }),
+            returned: false,
             perhaps_gone: false,
         });
+    }
+
+    /// Some of these may have gone, and come back.
+    pub(super) fn perhaps_returned(&mut self, unsure: &BTreeSet<u64>) {
+        self.ages_mixed |= !unsure.is_empty();
+        for message in self.messages.iter_mut().filter(|m| unsure.contains(&m.sequence)) {
+            message.returned = true;
+            if let Some(group) = message.group.clone() {
+                self.ready.insert(group, None);
+            }
+        }
     }
 
     /// Takes a message out. It must be there.
@@ -210,6 +229,7 @@ impl Queue {
         let mut message = self.take(sequence);
         self.totals.failed += 1;
         message.first_failed_ms.get_or_insert(now_ms);
+        message.last_failed_ms = now_ms;
         message.reason = reason.or(message.reason);
         if self.is_old(&message, now_ms) {
             self.totals.expired += 1;

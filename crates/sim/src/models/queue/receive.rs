@@ -65,7 +65,7 @@ impl Queue {
             message.first_received_ms = now_ms;
         }
         message.state = State::Leased { until_ms };
-        message.perhaps_gone = false;
+        (message.perhaps_gone, message.returned) = (false, false);
         let expected = Delivery {
             id: message.id,
             sequence: message.sequence,
@@ -140,8 +140,10 @@ impl<'a> Round<'a> {
 
     /// Whether nothing is certainly before this message in its lane.
     fn may_be_first(&self, message: &Message, free: &Free) -> bool {
-        let mut lane = self.of_lane(lane(message, free));
-        !lane.any(|(m, other)| self.is_certain(m, other) && other.rank.is_before(&free.rank))
+        let mut lane = self.of_lane(lane(message, free)).filter(|(other, _)| !other.returned);
+        let first =
+            !lane.any(|(m, other)| self.is_certain(m, other) && other.rank.is_before(&free.rank));
+        first || message.returned
     }
 
     fn ranks(&self, of: (u8, bool)) -> Vec<u64> {
@@ -154,6 +156,10 @@ impl<'a> Round<'a> {
         let free = message.free().expect("looked at before");
         if !self.may_be_first(message, free) {
             return Err(format!("received before its turn: {}", short(message)));
+        }
+        // Which of some have come back, and so are in another lane, nobody can say.
+        if message.returned || self.left().any(|(other, _)| other.returned) {
+            return Ok(());
         }
         let mine = lane(message, free);
         let rank = self.rank(message);

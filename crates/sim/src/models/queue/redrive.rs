@@ -30,8 +30,10 @@ pub(super) struct Job {
     matched: u64,
     moved: u64,
     skipped: u64,
-    /// Of those that were moved, how many came back.
+    /// Of those that were moved, how many came back, and how many are where they were to go.
     returned: u64,
+    arrived: u64,
+    at_end: bool,
     /// At least and at most: what was too old may have counted or not.
     waiting: (u64, u64),
     started_ms: u64,
@@ -147,6 +149,21 @@ impl Job {
         (self.state, self.ended_ms) = (state, Some(now_ms));
     }
 
+    /// It takes no further step.
+    fn comes_to_its_end(&mut self, now_ms: u64) {
+        (self.at_end, self.due_ms) = (true, u64::MAX);
+        if self.is_running() && self.arrived + self.returned == self.moved {
+            self.end(JobState::Done, now_ms);
+        }
+    }
+
+    pub(super) fn has_arrived(&mut self, now_ms: u64) {
+        self.arrived += 1;
+        if self.at_end {
+            self.comes_to_its_end(now_ms);
+        }
+    }
+
     /// A message came back.
     pub(super) fn came_back(&mut self, why: JobState, now_ms: u64) {
         self.returned += 1;
@@ -163,10 +180,14 @@ impl Job {
         let expected = (self.number, &self.asked, self.state, self.started_ms, self.ended_ms);
         let actual = (row.number, &row.asked, row.state, row.started_ms, row.ended_ms);
         same("job", &expected, &actual)?;
-        let expected = [self.matched, self.moved, self.skipped, self.returned, waiting];
-        let actual = [row.matched, row.moved, row.skipped, row.returned, row.waiting];
+        let expected =
+            [self.matched, self.moved, self.skipped, self.returned, self.arrived, waiting];
+        let actual = [row.matched, row.moved, row.skipped, row.returned, row.arrived, row.waiting];
         same(
-            &format!("matched, moved, skipped, returned and waiting of job {}", self.number),
+            &format!(
+                "matched, moved, skipped, returned, arrived and waiting of job {}",
+                self.number
+            ),
             &expected,
             &actual,
         )
@@ -216,6 +237,8 @@ impl QueueModel {
             moved: 0,
             skipped: 0,
             returned: 0,
+            arrived: 0,
+            at_end: false,
             waiting: (visible(false), visible(true)),
             started_ms: now_ms,
             ended_ms: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use queue::{JobState, PeekState};
+use queue::PeekState;
 
 use super::super::QueueModel;
 use super::super::ledger::Ledger;
@@ -42,13 +42,17 @@ impl Queue {
     fn is_step_vague(&self, job: &Job, (now_ms, step): (u64, u64), came: usize) -> bool {
         let (budget, _) = job.pace(now_ms);
         let tight = self.ahead(job).len() + came >= job.rows_max(budget);
+        let fifo = self.is_fifo();
         let is_vague = |message: &&Message| {
             let Some(free) = message.free() else { return false };
             let came_just_now = now_ms < free.to_ms || free.rank.step == step;
-            free.from_ms <= now_ms && came_just_now || tight && message.perhaps_gone
+            free.from_ms <= now_ms && came_just_now
+                || message.perhaps_gone && (tight || fifo && now_ms < free.to_ms)
         };
         let mut vague = self.messages.iter().filter(is_vague);
-        let fifo = self.is_fifo();
+        if self.messages.iter().any(|message| message.returned && message.free().is_some()) {
+            return true;
+        }
         let matters = |message: &Message| tight || message.sequence <= job.last_sequence;
         tight && came > 0 || vague.any(|m| matters(m) && !job.looked.is_past(fifo, m))
     }
@@ -91,7 +95,7 @@ impl Queue {
         }
         job.due_ms = next_ms;
         if !more || job.is_at_its_limit() {
-            job.end(JobState::Done, now_ms);
+            job.comes_to_its_end(now_ms);
         }
         going
     }
@@ -101,11 +105,12 @@ impl Queue {
         for (number, (message, target)) in going.iter().enumerate().filter(|_| self.is_fifo()) {
             let stays = self.messages.iter().filter(|other| {
                 let fits = other.sequence <= job.last_sequence && job.target(self, other).is_some();
-                fits && !other.perhaps_gone
+                fits && !other.perhaps_gone && !other.returned
             });
             let later = going[number..].iter().filter(|(_, to)| to == target).map(|(m, _)| m);
             let overtaken = |other: &&Message| {
-                other.group == message.group && other.sequence < message.sequence
+                let known = !message.returned && !other.returned;
+                known && other.group == message.group && other.sequence < message.sequence
             };
             if let Some(overtaken) = stays.chain(later).find(overtaken) {
                 return Err(format!("{} is moved before {}", short(message), short(overtaken)));
@@ -125,21 +130,26 @@ impl Queue {
     }
 
     fn letter(&self, job: u64, message: &Message, target: &str) -> Parting {
-        let story = message.story.clone();
-        let lost_group = story.as_ref().and_then(|story| story.group.clone());
         let moved = Moved {
             queue: target.to_owned(),
             id: message.id,
             priority: message.priority,
-            group: message.group.clone().or(lost_group),
+            group: message.group.clone(),
             parcel: message.parcel.clone(),
             from: MovedFrom {
                 queue: self.name.1.clone(),
                 number: self.number.expect("its number was seen when its job began"),
                 job,
+                sequence: message.sequence,
                 sent_ms: message.sent_ms,
-                group: message.group.clone(),
-                story,
+                visible_ms: message.visible_ms,
+                leases: message.leases,
+                unseen: message.leases - message.receives,
+                first_received_ms: message.first_received_ms,
+                first_failed_ms: message.first_failed_ms.unwrap_or(0),
+                last_failed_ms: message.last_failed_ms,
+                reason: message.reason.clone(),
+                story: message.story.clone(),
             },
         };
         Parting { from: self.name.clone(), post: Post::Moved(moved) }
@@ -221,19 +231,35 @@ impl QueueModel {
         });
         let left: BTreeSet<u64> = left.map(|peeked| peeked.sequence).collect();
         let mut may = queue.may_go(job, now_ms);
-        may.retain(|(message, _)| !job.asked.dry_run && !left.contains(&message.sequence));
+        // What cannot be taken there is back in this entry, if that is on this shard.
+        let is_back = |message: &Message, target: &str| {
+            let letter = queue.letter(job.number, message, target);
+            letter.comes_back_here(self, scene)
+        };
+        may.retain(|(message, target)| {
+            let went = !left.contains(&message.sequence) || is_back(message, target);
+            !job.asked.dry_run && went
+        });
+        // Of these it cannot be said which went and came back; and those that did are as they were.
+        let unsure: BTreeSet<u64> =
+            may.iter().filter(|(m, to)| is_back(m, to)).map(|(m, _)| m.sequence).collect();
+        may.retain(|(message, _)| !unsure.contains(&message.sequence));
         may.sort_by_key(|(message, _)| place(message));
         // Those that can be seen where they went, and as many others as are told.
         let mut arrivals = Arrivals::default();
         let (mut going, mut rest) = (Vec::new(), Vec::new());
         for (message, target) in may {
-            match arrivals.take(self, scene, &queue.letter(job.number, &message, &target)) {
+            let letter = queue.letter(job.number, &message, &target);
+            match arrivals.take(self, scene, &letter) {
                 Some(place) => going.push((place, (message, target))),
                 None => rest.push((u64::MAX, (message, target))),
             }
         }
         let told =
             row.as_ref().map_or(Some(going.len() as u64), |r| r.moved.checked_sub(job.moved));
+        let back = row.as_ref().filter(|_| !unsure.is_empty());
+        let back = back.map_or(0, |row| row.returned.saturating_sub(job.returned));
+        let told = told.and_then(|told| told.checked_sub(back));
         let told = usize::try_from(told.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         if told < going.len() || told > going.len() + rest.len() || told > budget {
             return Err(format!("{told} moved, seen {}: {}", short(&going), short(job)));
@@ -241,18 +267,23 @@ impl QueueModel {
         going.extend(rest.drain(..told - going.len()));
         going.sort_by_key(|(place, _)| *place);
         let before = job.matched;
-        job.moved += told as u64;
+        job.moved += told as u64 + back;
+        if let Some(row) = row.as_ref().filter(|_| back > 0) {
+            (0..back).for_each(|_| job.came_back(row.state, now_ms));
+        }
         job.due_ms = next_ms;
         job.matched = row.as_ref().map_or(job.moved, |row| row.matched);
         job.skipped = row.as_ref().map_or(job.skipped, |row| row.skipped);
         same("a step takes no more than it may", &true, &(job.matched <= before + budget as u64))?;
         job.perhaps_ended = row.is_none();
         // Whoever ended it in this entry did so later.
-        if row.is_some_and(|row| row.state == JobState::Done) {
-            job.end(JobState::Done, now_ms);
+        if row.is_some_and(|row| row.is_at_end()) {
+            job.comes_to_its_end(now_ms);
         }
         let going = going.into_iter().map(|(_, going)| going);
         let going: Vec<(Message, String)> = going.collect();
+        self.queues[at].totals.moved += back;
+        self.queues[at].perhaps_returned(&unsure);
         for (message, _) in &going {
             self.queues[at].take(message.sequence);
         }
