@@ -163,7 +163,7 @@ impl Session<'_> {
     /// Sends what can be sent; an outcome for each.
     async fn send_all(
         &self,
-        name: &str,
+        (name, per_second): (&str, Option<u32>),
         mode: Mode,
         messages: Vec<Outgoing>,
     ) -> Result<Vec<Result<output::SendMessageBatchResultEntry, SqsError>>, SqsError> {
@@ -172,8 +172,8 @@ impl Session<'_> {
             .enumerate()
             .filter_map(|(place, message)| Some((place, message.packed.as_ref().ok()?.clone())))
             .collect();
-        let place = queue::place(self.caller.tenant, name);
-        let admitted = service::admit(self.edge, &self.caller, place, None, good.len()).await;
+        let to = (name, per_second);
+        let admitted = service::admit_to(self.edge, &self.caller, to, None, good.len()).await;
         admitted.map_err(super::refusal)?;
         let reply = service::send(self.edge, self.caller.tenant, name, None, good).await;
         let mut sent = match reply.map_err(unavailable)? {
@@ -202,9 +202,10 @@ impl Session<'_> {
             message_group_id: ask.message_group_id,
         };
         let mode = definition.settings.mode;
+        let to = (name, definition.settings.max_publish_per_second);
         // What is wrong with it in any queue has been said.
         let messages = outgoing(definition, self.sender(), vec![entry], |_| Ok(())).await;
-        let mut sent = self.send_all(name, mode, messages).await?;
+        let mut sent = self.send_all(to, mode, messages).await?;
         let sent = sent.pop().expect("one for one")?;
         Ok(output::SendMessageResult {
             md5_of_message_body: Some(sent.md5_of_message_body),
@@ -231,8 +232,9 @@ impl Session<'_> {
         }
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
         let check = sqs::validate::send_entry;
+        let to = (name, definition.settings.max_publish_per_second);
         let messages = outgoing(definition, self.sender(), ask.entries, check).await;
-        let outcomes = self.send_all(name, mode, messages).await?;
+        let outcomes = self.send_all(to, mode, messages).await?;
         let mut result = output::SendMessageBatchResult::default();
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             match outcome {
