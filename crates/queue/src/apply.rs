@@ -10,12 +10,10 @@ use kernel::timers::Due;
 use kernel::{Machine, MachineId, TenantId, Turn, Unreadable};
 
 use crate::MACHINE;
-use crate::command::{
-    Arrived, Command, Create, Mode, Moved, MovedFrom, Post, Refusal, Reply, ReserveBody, Settings,
-    Update,
-};
+use crate::command::{Command, Create, Mode, Refusal, Reply, ReserveBody, Settings, Update};
 use crate::lane::Ahead;
 use crate::large;
+use crate::post::{Arrived, Moved, MovedFrom, Post};
 use crate::query::place;
 use crate::redrive::JobState;
 use crate::state::{CONTENTS, Counts, Lane, Queue, key, queue_key};

@@ -5,10 +5,11 @@ use bytes::Bytes;
 use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
-    DeadLetter, Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Post, Receive, Refusal,
-    Release, Reply, SendRefusal, Sent, Settled, Story,
+    Delivery, Extend, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Receive, Refusal, Release, Reply,
+    SendRefusal, Sent, Settled, Story,
 };
 use crate::parcel::ArchivedBody;
+use crate::post::{DeadLetter, Post};
 use crate::query::{oldest_visible_ms, place};
 use crate::receipt::Receipt;
 use crate::state::{

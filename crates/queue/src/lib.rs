@@ -28,7 +28,7 @@
 //! - A message that is received [`Settings::max_receive_count`] times without an ack goes to the
 //!   dead-letter queue, with its story, once.
 //!
-//! `command.rs` says what can be asked and answered, `state.rs` how it lies in rows, `apply.rs` what
+//! `command.rs` says what can be asked and answered, `post.rs` what queues write to each other, `state.rs` how it lies in rows, `apply.rs` what
 //! is done to queues, `deliver.rs` what is done to messages, `lane.rs` how those lie that can be
 //! received, `fifo.rs` how groups keep their order, `sweep.rs` what time does, `redrive.rs` how
 //! messages move from queue to queue, `filter.rs` which, `topic.rs` how one message becomes many,
@@ -43,6 +43,7 @@ pub mod filter;
 mod lane;
 mod large;
 pub mod parcel;
+mod post;
 mod query;
 mod receipt;
 mod redrive;
@@ -54,12 +55,13 @@ mod topic;
 
 pub use apply::{Queues, RECEIVED_KEPT_MS};
 pub use command::{
-    Ack, BODY_BYTES_MAX, Backoff, Command, Create, DeadLetter, Delivery, Extend,
-    LARGE_BODY_BYTES_MAX, Mode, Nack, NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive,
-    Refusal, Release, Reply, ReserveBody, Send, SendRefusal, Sent, Settings, Settled, StartRedrive,
-    Story, Subscribe, Update,
+    Ack, BODY_BYTES_MAX, Backoff, Command, Create, Delivery, Extend, LARGE_BODY_BYTES_MAX, Mode,
+    Nack, NewMessage, PARCEL_BYTES_MAX, Publish, Published, Receive, Refusal, Release, Reply,
+    ReserveBody, Send, SendRefusal, Sent, Settings, Settled, StartRedrive, Story, Subscribe,
+    Update,
 };
 pub use large::{QueueEffect, RESERVED_MS};
+pub use post::DeadLetter;
 pub use query::{
     Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row,
     holds_body, names, peek_after, peek_all, place, queue, queues, ready,

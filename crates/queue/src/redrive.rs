@@ -24,9 +24,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::apply::Desk;
-use crate::command::{Mode, Moved, MovedFrom, Post, Refusal, Reply, StartRedrive};
+use crate::command::{Mode, Refusal, Reply, StartRedrive};
 use crate::fifo::READY;
 use crate::parcel::Parcel;
+use crate::post::{Moved, MovedFrom, Post};
 use crate::query::place;
 use crate::state::{Head, Message, key, waiting_key};
 

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::MACHINE;
 use crate::apply::Desk;
 use crate::command::{
-    Fanned, Mode, NewMessage, PARCEL_BYTES_MAX, Post, Publish, Published, Refusal, Reply, Subscribe,
+    Mode, NewMessage, PARCEL_BYTES_MAX, Publish, Published, Refusal, Reply, Subscribe,
 };
 use crate::filter::Filter;
 use crate::parcel::{ArchivedBody, Parcel};
+use crate::post::{Fanned, Post};
 use crate::query::place;
 use crate::state::{MessageId, key, read, row};
 

@@ -209,6 +209,23 @@ impl QueueModel {
         Ok(())
     }
 
+    /// What cannot be taken where it would go is back in this entry, if that is on this shard. Of these it
+    /// cannot be said which went; and those that did are as they were.
+    fn unsure_of(
+        &self,
+        scene: &Scene<'_>,
+        at: usize,
+        job: &Job,
+        may: Vec<(Message, String)>,
+    ) -> (BTreeSet<u64>, Vec<(Message, String)>) {
+        let is_back = |(message, target): &(Message, String)| {
+            let letter = self.queues[at].letter(job.number, message, target);
+            !job.asked.dry_run && letter.comes_back_here(self, scene)
+        };
+        let (unsure, sure): (Vec<_>, Vec<_>) = may.into_iter().partition(is_back);
+        (unsure.into_iter().map(|(message, _)| message.sequence).collect(), sure)
+    }
+
     /// A step of which only rows tell what it has done.
     fn step_as_seen(
         &mut self,
@@ -230,20 +247,9 @@ impl QueueModel {
             number.map_or_else(Vec::new, |n| queue::peek_all(scene.rows, queue.name.0, n, state))
         });
         let left: BTreeSet<u64> = left.map(|peeked| peeked.sequence).collect();
-        let mut may = queue.may_go(job, now_ms);
-        // What cannot be taken there is back in this entry, if that is on this shard.
-        let is_back = |message: &Message, target: &str| {
-            let letter = queue.letter(job.number, message, target);
-            letter.comes_back_here(self, scene)
-        };
-        may.retain(|(message, target)| {
-            let went = !left.contains(&message.sequence) || is_back(message, target);
-            !job.asked.dry_run && went
-        });
-        // Of these it cannot be said which went and came back; and those that did are as they were.
-        let unsure: BTreeSet<u64> =
-            may.iter().filter(|(m, to)| is_back(m, to)).map(|(m, _)| m.sequence).collect();
-        may.retain(|(message, _)| !unsure.contains(&message.sequence));
+        let may = queue.may_go(job, now_ms);
+        let (unsure, mut may) = self.unsure_of(scene, at, job, may);
+        may.retain(|(message, _)| !job.asked.dry_run && !left.contains(&message.sequence));
         may.sort_by_key(|(message, _)| place(message));
         // Those that can be seen where they went, and as many others as are told.
         let mut arrivals = Arrivals::default();
