@@ -257,9 +257,10 @@ fn check_oldest(queue: &Queue, described: &Described) -> Result<(), Difference> 
     let is_visible = |message: &&Message| message.free().is_some_and(|free| !free.delayed);
     let mut visible = queue.messages.iter().filter(is_visible);
     let oldest_ms = described.oldest_visible_ms;
-    // What was received in the very moment in which it was due is behind the others when it comes back,
-    // and so is what comes back from a redrive.
-    let in_turn = !queue.ages_mixed && queue.messages.iter().all(|message| message.leases == 0);
+    // What was delayed, or received in the very moment in which it was due, may be behind others that are
+    // younger by a moment; and so is what comes back from a redrive.
+    let fresh = |message: &Message| message.leases == 0 && message.visible_ms == message.sent_ms;
+    let in_turn = !queue.ages_mixed && queue.messages.iter().all(fresh);
     if queue.is_fifo() && in_turn {
         let oldest = visible.map(|message| message.visible_ms).min();
         return same("since when the oldest is visible", &oldest, &oldest_ms);
