@@ -67,6 +67,17 @@ impl Bench {
         job(&self.rig.rows, TENANT, self.of(name).definition.number, number).expect("remembered")
     }
 
+    /// A message of a group dies, and its dead letter is in the queue `plain`.
+    fn let_one_die_in_plain(&mut self) {
+        let described = self.described().definition;
+        let settings = Settings { dead_letter_queue: Some("plain".into()), ..described.settings };
+        let update = Update { queue: JOBS.into(), version: described.version, settings };
+        assert_eq!(self.apply(&Command::Update(update)), Reply::Updated);
+        self.send_all(vec![NewMessage { group: Some("g".into()), ..parcel("1", "odd") }]);
+        let receipt = self.receive(1).remove(0).receipt;
+        self.nack(receipt, Some(0));
+    }
+
     fn job(&self, number: u64) -> Job {
         self.job_of(DEAD, number)
     }
@@ -374,13 +385,7 @@ fn what_has_order_is_not_moved_where_there_is_none_and_what_lost_its_group_gets_
     assert_eq!(bench.of(DEAD).counts.visible, 3);
 
     // The dead letters of a queue with order, in a queue without.
-    let described = bench.described().definition;
-    let settings = Settings { dead_letter_queue: Some("plain".into()), ..described.settings };
-    let update = Update { queue: JOBS.into(), version: described.version, settings };
-    assert_eq!(bench.apply(&Command::Update(update)), Reply::Updated);
-    bench.send_all(vec![NewMessage { group: Some("g".into()), ..parcel("1", "odd") }]);
-    let receipt = bench.receive(1).remove(0).receipt;
-    bench.nack(receipt, Some(0));
+    bench.let_one_die_in_plain();
     assert_eq!(bench.of("plain").counts.visible, 1);
     let job = bench.start(StartRedrive { queue: "plain".into(), ..ask() });
     bench.advance(1);
@@ -393,13 +398,7 @@ fn a_letter_that_lost_its_group_goes_to_another_queue_without_order() {
     let mut bench = with_dead(Mode::Fifo, 0);
     bench.create("plain", Settings::usual(Mode::Standard));
     bench.create("archive", Settings::usual(Mode::Standard));
-    let described = bench.described().definition;
-    let settings = Settings { dead_letter_queue: Some("plain".into()), ..described.settings };
-    let update = Update { queue: JOBS.into(), version: described.version, settings };
-    assert_eq!(bench.apply(&Command::Update(update)), Reply::Updated);
-    bench.send_all(vec![NewMessage { group: Some("g".into()), ..parcel("1", "odd") }]);
-    let receipt = bench.receive(1).remove(0).receipt;
-    bench.nack(receipt, Some(0));
+    bench.let_one_die_in_plain();
     let target = Some("archive".into());
     let job = bench.start(StartRedrive { queue: "plain".into(), target, ..ask() });
     bench.advance(1);
