@@ -192,17 +192,30 @@ impl Desk<'_, '_> {
     /// A dead letter arrives, whatever the queue's bounds say: it must not be lost.
     pub(crate) fn take_in(&mut self, letter: DeadLetter) {
         let DeadLetter { story, sent_ms, priority, parcel, .. } = letter;
+        let (id, group) = (story.id, story.group.clone());
+        self.take_as_new((id, sent_ms, priority), group, Some(story), &parcel);
+    }
+
+    /// A message comes from another queue, under the name it had; `group` is what it has where there is
+    /// order.
+    pub(crate) fn take_as_new(
+        &mut self,
+        (id, sent_ms, priority): (MessageId, u64, u8),
+        group: Option<String>,
+        story: Option<Story>,
+        parcel: &Bytes,
+    ) {
         let group = match self.settings().mode {
-            Mode::Fifo => Some(story.group.clone().unwrap_or_default()),
+            Mode::Fifo => Some(group.unwrap_or_default()),
             Mode::Standard => None,
         };
         let now_ms = self.turn.now_ms();
         // It says when it was first sent. But its age counts from its arrival, or a message that
         // failed for long would not stay long enough to be looked at.
-        let mut message = self.new_message(sent_ms, priority, group, &parcel);
+        let mut message = self.new_message(sent_ms, priority, group, parcel);
         message.head.visible_ms = now_ms;
-        message.head.id = story.id;
-        message.head.story = Some(story);
+        message.head.id = id;
+        message.head.story = story;
         self.counts.totals.sent += 1;
         self.put_in(message, now_ms);
     }

@@ -342,27 +342,16 @@ impl Desk<'_, '_> {
     /// A message arrives from another queue, whatever the queue's bounds say: as if new, under the
     /// name it had.
     pub(crate) fn take_moved(&mut self, moved: Moved) {
-        let now_ms = self.turn.now_ms();
-        let in_order = self.settings().mode == Mode::Fifo;
-        let group = moved.group_in_order().filter(|_| in_order).cloned();
-        let mut message = self.new_message(now_ms, moved.priority, group, &moved.parcel);
-        message.head.id = moved.id;
-        self.counts.totals.sent += 1;
-        self.put_in(message, now_ms);
+        let named = (moved.id, self.turn.now_ms(), moved.priority);
+        let group = moved.group_in_order().cloned();
+        self.take_as_new(named, group, None, &moved.parcel);
     }
 
     /// A message comes back, and the queue that it left is gone: another of that name takes it.
     pub(crate) fn take_stranded(&mut self, moved: Moved) {
-        let in_order = self.settings().mode == Mode::Fifo;
-        let group = in_order.then(|| moved.group_in_order().cloned().unwrap_or_default());
-        let Moved { id, priority, parcel, from, .. } = moved;
-        let mut message = self.new_message(from.sent_ms, priority, group, &parcel);
-        let now_ms = self.turn.now_ms();
-        message.head.visible_ms = now_ms;
-        message.head.id = id;
-        message.head.story = from.story;
-        self.counts.totals.sent += 1;
-        self.put_in(message, now_ms);
+        let named = (moved.id, moved.from.sent_ms, moved.priority);
+        let group = moved.group_in_order().cloned();
+        self.take_as_new(named, group, moved.from.story, &moved.parcel);
     }
 
     /// A message comes back that could not be moved, and is what it was: in its group at its place, else
