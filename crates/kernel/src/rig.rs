@@ -9,6 +9,7 @@ use crate::base::MemoryBase;
 use crate::id::{Index, ShardId, TenantId};
 use crate::limits::TIMERS_PER_ENTRY_MAX;
 use crate::machine::{Effect, Ground, Machine, Output, Place, Unreadable, pending_effects};
+use crate::mail::{self, Letter};
 use crate::rows::Rows;
 use crate::stamp::Stamp;
 
@@ -31,8 +32,14 @@ impl<M: Machine> Rig<M> {
     /// A machine on empty rows, at `now_ms`.
     #[must_use]
     pub fn new(machine: M, now_ms: u64) -> Rig<M> {
+        Rig::at(Place { shard: ShardId(0), shard_count: 1 }, machine, now_ms)
+    }
+
+    /// The same on one shard of several: what goes to the others waits in the outbox.
+    #[must_use]
+    pub fn at(place: Place, machine: M, now_ms: u64) -> Rig<M> {
         let rows = Rows::new(Arc::new(MemoryBase::new()));
-        let ground = Ground::new(Place { shard: ShardId(0), shard_count: 1 }, &rows);
+        let ground = Ground::new(place, &rows);
         Rig { machine, rows, ground, views: BTreeMap::new(), now_ms, index: 0 }
     }
 
@@ -47,6 +54,24 @@ impl<M: Machine> Rig<M> {
         self.deliver_letters(stamp);
         self.end();
         reply
+    }
+
+    /// Letters to another shard, which are not in the outbox any more.
+    #[must_use]
+    pub fn collect(&mut self, to: ShardId) -> Vec<Letter> {
+        let waiting = mail::uncollected(&self.rows, to, usize::MAX);
+        if let Some((last, _)) = waiting.last() {
+            mail::collect(&mut self.rows, to, *last);
+        }
+        waiting.into_iter().map(|(_, letter)| letter).collect()
+    }
+
+    /// One entry with one letter from another shard.
+    pub fn deliver(&mut self, letter: Letter) {
+        let stamp = self.begin();
+        self.ground.local_letters.push(letter);
+        self.deliver_letters(stamp);
+        self.end();
     }
 
     /// Lets time pass, and every timer fire that is due on the way, each at its deadline.

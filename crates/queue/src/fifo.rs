@@ -75,13 +75,17 @@ impl Desk<'_, '_> {
         let (tenant, queue) = (self.tenant(), self.number());
         let visible_ms = Bytes::from(row(&message.head.visible_ms));
         if message.head.listed == 0 {
-            self.counts.ages_last += 1;
-            message.head.listed = self.counts.ages_last;
+            self.give_place(message);
             self.turn.put_new(age_key(tenant, queue, message.head.listed), visible_ms);
         } else {
             self.counts.ages_from = self.counts.ages_from.min(message.head.listed);
             self.turn.put(age_key(tenant, queue, message.head.listed), visible_ms);
         }
+    }
+
+    fn give_place(&mut self, message: &mut Message) {
+        self.counts.ages_last += 1;
+        message.head.listed = self.counts.ages_last;
     }
 
     /// Moves on to the oldest that is left, now and then and a bounded way: who looks for it would pass
@@ -227,11 +231,15 @@ impl Desk<'_, '_> {
         self.pop(READY, position);
         self.change_group(&name, |group| (group.listed, group.place) = (false, None));
         let mut taken = Vec::new();
-        for message in waiting {
+        for mut message in waiting {
             if room.messages == 0 || message.head.due_ms > now_ms || !room.has(&message) {
                 break;
             }
             self.take_waiting(&name, &message, true);
+            if message.head.listed == 0 {
+                // Its delay is over, and no timer has said so yet: when it comes back it is as old.
+                self.give_place(&mut message);
+            }
             if self.expires(&message) {
                 room.drop(&message);
             } else {

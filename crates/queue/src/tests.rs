@@ -15,6 +15,7 @@ mod age;
 mod dead;
 mod lane;
 mod large;
+mod mail;
 mod order;
 mod redrive;
 mod release;

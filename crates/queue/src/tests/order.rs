@@ -294,3 +294,20 @@ fn the_oldest_is_the_one_that_is_visible_for_longest_whatever_was_sent_first() {
     assert_eq!(bench.described().counts.visible, 2);
     assert_eq!(bench.described().oldest_visible_ms, Some(START_MS));
 }
+
+#[test]
+fn what_is_received_before_a_timer_has_ended_its_delay_comes_back_as_old_as_it_is() {
+    let mut bench = fifo();
+    let late = |n| NewMessage { delay_ms: Some(1000), ..grouped("g", &format!("{n}")) };
+    bench.send_all((0..300).map(late).collect());
+    // Their time is over while the shard is busy: the first entry after it ends the delay of some.
+    bench.rig.now_ms += 5000;
+    let mut got = bench.receive(300);
+    assert_eq!(got.len(), 300);
+    bench.advance(10);
+    bench.send_all(vec![grouped("h", "young")]);
+    let last = got.pop().expect("there are 300");
+    bench.nack(last.receipt, Some(0));
+    assert_eq!(bench.described().counts.visible, 2);
+    assert_eq!(bench.described().oldest_visible_ms, Some(START_MS + 1000));
+}

@@ -52,18 +52,18 @@ fn with_dead(mode: Mode, count: usize) -> Bench {
 }
 
 impl Bench {
-    fn of(&self, name: &str) -> crate::Described {
+    pub(super) fn of(&self, name: &str) -> crate::Described {
         queue(&self.rig.rows, TENANT, name).expect("it is there")
     }
 
-    fn start(&mut self, asked: StartRedrive) -> u64 {
+    pub(super) fn start(&mut self, asked: StartRedrive) -> u64 {
         match self.apply(&Command::StartRedrive(asked)) {
             Reply::Redriving { job } => job,
             other => panic!("{other:?}"),
         }
     }
 
-    fn job_of(&self, name: &str, number: u64) -> Job {
+    pub(super) fn job_of(&self, name: &str, number: u64) -> Job {
         job(&self.rig.rows, TENANT, self.of(name).definition.number, number).expect("remembered")
     }
 

@@ -136,7 +136,6 @@ impl QueueModel {
             created_ms: self.now_ms,
             settings,
             last_sequence: 0,
-            ages_mixed: false,
             totals: Totals::default(),
             perhaps_expired: 0,
             messages: Vec::new(),
@@ -240,6 +239,7 @@ impl QueueModel {
             visible_ms: from.visible_ms,
             priority,
             group,
+            listed: Some((self.step, self.step)),
             leases: from.leases,
             receives: from.leases - from.unseen,
             first_received_ms: from.first_received_ms,
@@ -260,7 +260,6 @@ impl QueueModel {
             queue.totals.expired += 1;
             return self.ledger.borrow_mut().gone(id, &name, "expired");
         }
-        queue.ages_mixed = true;
         if let Some(group) = message.group.clone() {
             queue.ready.insert(group, None);
         }

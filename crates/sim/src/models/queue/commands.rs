@@ -191,7 +191,7 @@ impl QueueModel {
             // Nobody must ever see again what is gone: that is asked before anything else.
             ledger.delivered(delivery.id, &queue.name)?;
         }
-        queue.receive(deliveries, limit, (self.now_ms, until_ms))?;
+        queue.receive(deliveries, limit, (self.now_ms, until_ms), self.step)?;
         for delivery in deliveries {
             let sequence = delivery.sequence;
             let mut messages = queue.messages.iter();

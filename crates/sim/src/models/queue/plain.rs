@@ -79,6 +79,8 @@ pub(super) struct Message {
     pub(super) visible_ms: u64,
     pub(super) priority: u8,
     pub(super) group: Option<String>,
+    /// The steps from and to which it may have become visible for the first time, if it has.
+    pub(super) listed: Option<(u64, u64)>,
     /// Those that nobody has seen included, which do not count as received.
     pub(super) leases: u32,
     pub(super) receives: u32,
@@ -145,8 +147,6 @@ pub(super) struct Queue {
     pub(super) created_ms: u64,
     pub(super) settings: Settings,
     pub(super) last_sequence: u64,
-    /// Something came back: it is behind the others, whatever its age.
-    pub(super) ages_mixed: bool,
     pub(super) totals: Totals,
     /// Messages that were purged, and had perhaps been dropped for their age before.
     pub(super) perhaps_expired: u64,
@@ -186,6 +186,7 @@ impl Queue {
             visible_ms: due_ms,
             priority: priority.min(9),
             group,
+            listed: (!delayed).then_some((rank.step, rank.step)),
             leases: 0,
             receives: 0,
             first_received_ms: 0,
@@ -201,10 +202,10 @@ impl Queue {
     }
 
     /// Some of these may have gone, and come back.
-    pub(super) fn perhaps_returned(&mut self, unsure: &BTreeSet<u64>) {
-        self.ages_mixed |= !unsure.is_empty();
+    pub(super) fn perhaps_returned(&mut self, unsure: &BTreeSet<u64>, step: u64) {
         for message in self.messages.iter_mut().filter(|m| unsure.contains(&m.sequence)) {
             message.returned = true;
+            message.listed = Some((message.listed.map_or(step, |(from, _)| from), step));
             if let Some(group) = message.group.clone() {
                 self.ready.insert(group, None);
             }
@@ -334,6 +335,7 @@ impl Queue {
                         rank.order = None;
                     }
                     (free.delayed, free.rank) = (false, rank);
+                    message.listed.get_or_insert((step, step));
                 }
                 State::Leased { .. } => {
                     let reason = said.or(Some("the lease ended".to_owned()));

@@ -28,6 +28,7 @@ impl Queue {
         deliveries: &[Delivery],
         limit: usize,
         (now_ms, until_ms): (u64, u64),
+        step: u64,
     ) -> Result<(), Difference> {
         if deliveries.len() > limit {
             return Err(format!("{} messages received, at most {limit}", deliveries.len()));
@@ -50,12 +51,18 @@ impl Queue {
             return Err(format!("not received, though nothing keeps it: {}", short(left)));
         }
         for delivery in deliveries {
-            self.lease(delivery, now_ms, until_ms)?;
+            let message = self.lease(delivery, now_ms, until_ms)?;
+            message.listed.get_or_insert((step, step));
         }
         Ok(())
     }
 
-    fn lease(&mut self, delivery: &Delivery, now_ms: u64, until_ms: u64) -> Result<(), Difference> {
+    fn lease(
+        &mut self,
+        delivery: &Delivery,
+        now_ms: u64,
+        until_ms: u64,
+    ) -> Result<&mut Message, Difference> {
         self.totals.received += 1;
         let found = self.messages.iter_mut().find(|m| m.sequence == delivery.sequence);
         let message = found.expect("found before");
@@ -77,7 +84,8 @@ impl Queue {
             parcel: message.parcel.clone(),
             story: message.story.clone(),
         };
-        same("delivery", &expected, delivery)
+        same("delivery", &expected, delivery)?;
+        Ok(message)
     }
 }
 

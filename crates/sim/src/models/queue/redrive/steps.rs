@@ -289,7 +289,7 @@ impl QueueModel {
         let going = going.into_iter().map(|(_, going)| going);
         let going: Vec<(Message, String)> = going.collect();
         self.queues[at].totals.moved += back;
-        self.queues[at].perhaps_returned(&unsure);
+        self.queues[at].perhaps_returned(&unsure, self.step);
         for (message, _) in &going {
             self.queues[at].take(message.sequence);
         }
