@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::command::Story;
 use crate::parcel::{Attribute, AttributeValue, Parcel};
 
+/// What can be asked of a dead letter itself. No other name that begins so is asked for.
+pub const OF_STORY: [&str; 3] = ["$originalQueue", "$lastReason", "$receiveCount"];
+
 /// Which messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
@@ -107,6 +110,7 @@ impl<'a> Told<'a> {
     /// What a dead letter says of itself.
     fn of_story(name: &str, story: &'a Story) -> Option<Told<'a>> {
         match name {
+            // All of `OF_STORY`.
             "$originalQueue" => Some(Told::Text((&story.queue).into())),
             "$lastReason" => story.reason.as_ref().map(|reason| Told::Text(reason.into())),
             "$receiveCount" => Some(Told::Number(story.receives.to_string().into())),

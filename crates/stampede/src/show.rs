@@ -1,6 +1,6 @@
 //! Tables for people, lines for programs.
 
-use client::{Message, Mode, QueueInfo, Subscription, TopicInfo};
+use client::{Message, Mode, QueueInfo, StreamInfo, Subscription, TopicInfo};
 use serde::Serialize;
 
 /// Characters of a body in a table.
@@ -93,6 +93,22 @@ pub(crate) fn queue(queue: &QueueInfo) -> String {
         ("tags", or_none((!tags.is_empty()).then(|| one_line(&tags.join(","))))),
     ];
     rows.iter().map(|(name, value)| format!("{name:<17}  {value}\n")).collect()
+}
+
+/// One stream, with all that is known of it but its partitions.
+pub(crate) fn stream(stream: &StreamInfo) -> String {
+    let or_none = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+    let rows = [
+        ("name", stream.name.clone()),
+        ("id", stream.stream_id.clone()),
+        ("created", stream.created_at.clone()),
+        ("records", or_none(stream.records)),
+        ("bytes", or_none(stream.bytes)),
+        ("groups", stream.groups.to_string()),
+        ("retention", stream.retention_seconds.map_or("-".to_owned(), |s| format!("{s}s"))),
+        ("keep bytes", or_none(stream.retention_bytes)),
+    ];
+    rows.iter().map(|(name, value)| format!("{name:<10}  {value}\n")).collect()
 }
 
 pub(crate) fn topics(topics: &[TopicInfo]) -> String {

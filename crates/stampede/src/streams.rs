@@ -1,6 +1,6 @@
 //! `stampede stream`: streams of a server, by hand and for scripts.
 
-use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -28,6 +28,11 @@ enum StreamCommand {
     Ls {
         /// Only those whose names begin so
         prefix: Option<String>,
+    },
+    /// Show a stream: its settings, what is in it, where its partitions begin and end
+    Show {
+        /// The stream
+        stream: String,
     },
     /// Make a stream; the same name with the same settings is no error
     Create(CreateFlags),
@@ -111,6 +116,7 @@ pub(crate) fn run(flags: StreamFlags) -> anyhow::Result<ExitCode> {
     block_on(async move {
         match command {
             StreamCommand::Ls { prefix } => ls(&client, json, prefix.as_deref()).await,
+            StreamCommand::Show { stream } => show(&client, json, &stream).await,
             StreamCommand::Create(flags) => create(&client, json, flags).await,
             StreamCommand::Append(flags) => append(&client, json, flags).await,
             StreamCommand::Read(flags) => read(&client, json, &flags).await,
@@ -132,6 +138,23 @@ async fn ls(client: &Client, json: bool, prefix: Option<&str>) -> anyhow::Result
     let head = ["NAME", "PARTITIONS", "GROUPS", "RETENTION", "KEEP BYTES"];
     let rows = || streams.iter().map(row).collect::<Vec<_>>();
     print(&if json { json_lines(&streams)? } else { table(&head, &[1, 2, 3, 4], &rows()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(client: &Client, json: bool, name: &str) -> anyhow::Result<ExitCode> {
+    let info = client.streams().get(name).await?;
+    if json {
+        print(&json_lines(&[info])?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = Vec::new();
+    for partition in 0..info.partitions {
+        // Past the end there is nothing to read, only where the partition begins and ends.
+        let page = client.stream(name).read(partition, u64::MAX, 1).await?;
+        rows.push([u64::from(partition), page.start, page.end].map(|n| n.to_string()).to_vec());
+    }
+    let partitions = table(&["PARTITION", "FIRST", "NEXT"], &[0, 1, 2], &rows);
+    print(&format!("{}\n{partitions}", show::stream(&info)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -225,6 +248,14 @@ async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<
     let (mut records, mut left) = (Vec::new(), flags.max);
     for partition in partitions {
         let page = stream.read(partition, flags.offset, left).await?;
+        if flags.offset > page.end {
+            let (from, end) = (flags.offset, page.end);
+            // Where stderr cannot be written, what was read still can.
+            let _ = writeln!(
+                std::io::stderr(),
+                "stampede: partition {partition} has no offset {from} yet, its next is {end}"
+            );
+        }
         left = left.saturating_sub(u32::try_from(page.records.len()).unwrap_or(u32::MAX));
         records.extend(page.records);
         if left == 0 {

@@ -98,6 +98,18 @@ fn streams_are_used_by_hand_and_by_scripts() {
     assert_eq!(server.json(&["read", "clicks"]).len(), 3);
     assert_eq!(server.json(&["read", "clicks", "-n", "2"]).len(), 2);
 
+    let past = server.fed(&["read", "clicks", "-p", &partition, "--offset", "50"], b"");
+    let note = format!("stampede: partition {partition} has no offset 50 yet, its next is 3\n");
+    assert_eq!(String::from_utf8_lossy(&past.stderr), note);
+    assert!(past.status.success());
+
+    let shown = server.says(&["show", "clicks"]);
+    assert!(shown.starts_with("name        clicks\nid          s_"), "{shown}");
+    assert!(shown.contains("records     3\n"), "{shown}");
+    assert!(shown.contains("PARTITION  FIRST  NEXT\n"), "{shown}");
+    assert!(shown.contains(&format!("        {partition}      0     3\n")), "{shown}");
+    assert_eq!(server.json(&["show", "clicks"])[0]["records"], 3);
+
     let sought = server.json(&["seek", "clicks", "report", "earliest"]);
     let epoch = sought[0]["epoch"].to_string();
     let groups = server.says(&["groups", "clicks"]);

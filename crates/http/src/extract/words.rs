@@ -22,6 +22,8 @@ pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
                 return format!("{what} is nested too deep,{place}");
             }
             let at = if at.is_empty() { String::new() } else { format!("at {at}: ") };
+            // A word without quotes that begins as `true`, `false` or `null` does is told so.
+            let what = if what == "expected ident" { "expected value" } else { what };
             format!("{at}the body is not JSON: {what}{place}")
         }
         Category::Data => of_data(at, what),
@@ -194,6 +196,9 @@ mod tests {
         let said =
             |text: &str| of_body("", &serde_json::from_str::<Thing>(text).expect_err("refused"));
         assert_eq!(said("{"), "the body is not JSON: it ends too soon, at line 1 column 1");
+        let word = "the body is not JSON: expected value at line 1 column 10";
+        assert_eq!(said("{\"name\": nobody}"), word.replace("10", "11"));
+        assert_eq!(said("{\"name\": yes}"), word);
         assert_eq!(said("{\n x"), "the body is not JSON: key must be a string at line 2 column 2");
     }
 

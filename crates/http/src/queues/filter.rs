@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use queue::filter::{Edge, Filter, Rule};
+use queue::filter::{Edge, Filter, OF_STORY, Rule};
 use serde_json::{Map, Value, json};
 
 /// Attributes that a filter names.
@@ -27,6 +27,10 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
         let wrong = |why: &str| format!("{name}: {why}");
         if name.len() > TEXT_BYTES_MAX {
             return Err(format!("an attribute's name has {TEXT_BYTES_MAX} bytes at most"));
+        }
+        if name.starts_with('$') && !OF_STORY.contains(&name.as_str()) {
+            let known = OF_STORY.join(", ");
+            return Err(wrong(&format!("of a dead letter itself can be asked {known}")));
         }
         let rules = rules.as_array().filter(|rules| !rules.is_empty());
         let rules = rules.ok_or_else(|| wrong(r#"it must be a list, like ["mail"]"#))?;

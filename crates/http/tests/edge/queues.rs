@@ -451,6 +451,7 @@ async fn dead_letters_are_moved_back_as_a_job() {
         (r#"{"limit": 0}"#, "limit"),
         (r#"{"maxMessagesPerSecond": 0}"#, "maxMessagesPerSecond"),
         (r#"{"filter": {"a": [{"like": "x"}]}}"#, "filter: a"),
+        (r#"{"filter": {"$lastError": ["x"]}}"#, "filter: $lastError"),
     ] {
         let answer = server.post("/v1/queues/dead:redrive", body).await;
         let detail = answer.problem(400, "invalid-body");

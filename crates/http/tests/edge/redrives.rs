@@ -59,7 +59,11 @@ async fn dead_letters_of_groups_are_not_moved_where_there_are_none() {
     with_dead(&server, 1, "FIFO").await;
     server.make(json!({"name": "plain"})).await;
     let refused = server.post("/v1/queues/dead:redrive", r#"{"targetQueue": "plain"}"#).await;
-    assert!(refused.problem(422, "unprocessable").contains("targetQueue"));
+    assert_eq!(
+        refused.problem(422, "unprocessable"),
+        "at targetQueue: `dead` is a FIFO queue and `plain` a standard queue: messages move between queues of \
+         one mode"
+    );
     let dead = server.receive("dead", json!({})).await.remove(0);
     let story = &dead["deadLetter"];
     assert_eq!((&story["messageGroupId"], &story["lastReason"]), (&json!("g"), &json!("full")));

@@ -3,7 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::StatusCode;
-use queue::{Command, Definition, Job, JobState, Refusal, Reply, StartRedrive};
+use queue::{Command, Definition, Job, JobState, Mode, Refusal, Reply, StartRedrive};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -177,8 +177,14 @@ async fn start(
             return Err(ProblemKind::NotFound.because(detail));
         };
         if known.settings.mode != definition.settings.mode {
-            let detail = "at targetQueue: a FIFO queue and one that is none do not fit: groups would be \
-                          lost, or missing";
+            let (from, to) = match definition.settings.mode {
+                Mode::Fifo => ("FIFO", "standard"),
+                Mode::Standard => ("standard", "FIFO"),
+            };
+            let detail = format!(
+                "at targetQueue: `{name}` is a {from} queue and `{target}` a {to} queue: messages move \
+                 between queues of one mode"
+            );
             return Err(ProblemKind::Unprocessable.because(detail));
         }
     }
