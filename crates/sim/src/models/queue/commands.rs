@@ -386,20 +386,22 @@ fn refusal(
     })
 }
 
-/// Whether the oldest message that can be received is too old. Of the messages the machine looks at the
-/// first of each lane: where some are too old and some are not, it says.
+/// Whether the oldest message that can be received is too old. It may be one of several; where some are
+/// too old and some are not, the machine says.
 fn is_behind(queue: &Queue, now_ms: u64, refused: bool) -> bool {
     let Some(max_ms) = queue.settings.max_age_ms else { return false };
-    let may_be_seen = |message: &&Message| match message.free() {
-        // A group that is listed may begin with a message whose time has not come.
-        Some(free) => queue.is_fifo() || !free.delayed || free.from_ms <= now_ms,
-        None => false,
+    let is_old = |message: &&Message| now_ms.saturating_sub(message.visible_ms) > max_ms;
+    let may_be_seen = |message: &&Message| {
+        message.free().is_some_and(|free| !free.delayed || free.from_ms <= now_ms)
     };
-    let seen: Vec<&Message> = queue.messages.iter().filter(may_be_seen).collect();
     let is_seen = |message: &&Message| {
         !message.perhaps_gone && message.free().is_some_and(|free| !free.delayed)
     };
-    let is_old = |message: &&Message| now_ms.saturating_sub(message.visible_ms) > max_ms;
-    let all = !queue.is_fifo() && seen.iter().any(is_seen) && seen.iter().all(is_old);
-    all || refused && seen.iter().any(is_old)
+    let first = queue.first_listed(is_seen);
+    // Of a queue without order it is the first of some lane.
+    let last = first.filter(|_| queue.is_fifo()).unwrap_or(u64::MAX);
+    let from = |message: &Message| message.listed.map_or(0, |(from, _)| from);
+    let seen = queue.messages.iter().filter(may_be_seen).filter(|m| from(m) <= last);
+    let seen: Vec<&Message> = seen.collect();
+    first.is_some() && seen.iter().all(is_old) || refused && seen.iter().any(is_old)
 }

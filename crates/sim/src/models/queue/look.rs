@@ -256,16 +256,15 @@ fn adopt_order(queue: &mut Queue, visible: &[u64]) -> Result<(), Difference> {
 /// there is order; else that of one.
 fn check_oldest(queue: &Queue, described: &Described) -> Result<(), Difference> {
     let is_visible = |message: &&Message| message.free().is_some_and(|free| !free.delayed);
-    let visible: Vec<&Message> = queue.messages.iter().filter(is_visible).collect();
-    let listed = |message: &Message| message.listed.expect("what is visible has become so");
+    let last = queue.first_listed(is_visible);
     // Of two that came in one step, the machine decides.
-    let first = visible.iter().map(|message| listed(message).1).min().unwrap_or(0);
-    let first = |message: &&Message| !queue.is_fifo() || listed(message).0 <= first;
+    let may_be_first = |message: &&Message| {
+        !queue.is_fifo() || message.listed.is_some_and(|(from, _)| Some(from) <= last)
+    };
+    let mut visible = queue.messages.iter().filter(is_visible);
     let known = match described.oldest_visible_ms {
-        Some(oldest_ms) => {
-            visible.into_iter().filter(first).any(|message| message.visible_ms == oldest_ms)
-        }
-        None => visible.is_empty(),
+        Some(oldest_ms) => visible.filter(may_be_first).any(|m| m.visible_ms == oldest_ms),
+        None => visible.next().is_none(),
     };
     same("the oldest is visible since then", &true, &known)
 }

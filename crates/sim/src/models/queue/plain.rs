@@ -201,6 +201,12 @@ impl Queue {
         });
     }
 
+    /// The step up to which the first of some messages has become visible, at the latest.
+    pub(super) fn first_listed(&self, some: impl Fn(&&Message) -> bool) -> Option<u64> {
+        let listed = |message: &Message| message.listed.expect("what is visible has become so").1;
+        self.messages.iter().filter(some).map(listed).min()
+    }
+
     /// Some of these may have gone, and come back.
     pub(super) fn perhaps_returned(&mut self, unsure: &BTreeSet<u64>, step: u64) {
         for message in self.messages.iter_mut().filter(|m| unsure.contains(&m.sequence)) {
