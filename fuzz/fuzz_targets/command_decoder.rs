@@ -64,7 +64,10 @@ fn round_trip<T: PartialEq + Debug>(
 ) -> Option<(T, Bytes)> {
     let value = decode(bytes.clone()).ok()?;
     let encoded = encode(&value);
-    assert!(encoded.len() <= bytes.len(), "no spelling is shorter than the one that is written");
+    // An older version may be shorter: it says less.
+    let same_version = encoded.get(..2) == bytes.get(..2);
+    let shorter = same_version && bytes.len() < encoded.len();
+    assert!(!shorter, "no spelling is shorter than the one that is written");
     assert_eq!(decode(encoded.clone()).as_ref(), Ok(&value));
     Some((value, encoded))
 }

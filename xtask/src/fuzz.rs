@@ -33,7 +33,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     for target in targets {
         let mut command = shell::cargo();
-        command.args(["fuzz", "run", &target, "--"]);
+        // What is found goes to the first folder; seeds of the second are only read.
+        let found = format!("target/fuzz-found/{target}");
+        std::fs::create_dir_all(shell::root().join(&found))?;
+        command.args(["fuzz", "run", &target, &found, &format!("fuzz/corpus/{target}"), "--"]);
         command.arg(format!("-max_total_time={}", options.minutes * 60));
         // The sanitizer flags are unstable; this lets the stable compiler take them.
         command.env("RUSTC_BOOTSTRAP", "1");
