@@ -10,6 +10,16 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::retry::Repeat;
 
+/// How often a call is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tries {
+    /// As the settings of the client say.
+    AsSet,
+    /// As long as the lease lasts that it is about.
+    UntilItEnds,
+    Once,
+}
+
 /// A request, before it is sent.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -21,6 +31,7 @@ pub struct Call {
     pub(crate) repeat: Repeat,
     pub(crate) wait: Duration,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) tries: Tries,
     /// Tries that failed before, which count.
     pub(crate) failures: u32,
 }
@@ -48,6 +59,7 @@ impl Call {
             repeat,
             wait: Duration::ZERO,
             deadline: None,
+            tries: Tries::AsSet,
             failures: 0,
         }
     }
@@ -109,8 +121,23 @@ impl Call {
         self
     }
 
-    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Call {
-        self.deadline = deadline;
+    pub(crate) fn until(mut self, deadline: Instant) -> Call {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Is tried until the lease that it is about has ended, however often: work whose ack is given
+    /// up before that is done twice.
+    pub(crate) fn within(mut self, lease_ends: Option<Instant>) -> Call {
+        if lease_ends.is_some() {
+            (self.deadline, self.tries) = (lease_ends, Tries::UntilItEnds);
+        }
+        self
+    }
+
+    /// Is tried once, until then.
+    pub(crate) fn once(mut self, deadline: Instant) -> Call {
+        (self.deadline, self.tries) = (Some(deadline), Tries::Once);
         self
     }
 

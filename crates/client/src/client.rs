@@ -11,7 +11,7 @@ use http_body_util::Full;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::call::Call;
+use crate::call::{Call, Tries};
 use crate::error::{Error, Problem};
 use crate::queue::Queue;
 use crate::queues::Queues;
@@ -21,6 +21,10 @@ use crate::stream::Stream;
 use crate::streams::Streams;
 use crate::topics::Topics;
 use crate::transport::{self, Failed, Pool};
+
+/// How long one try of what concerns a lease may take: where a connection is dead and nobody says
+/// so, there is time for another.
+const LEASE_TRY_MAX: Duration = Duration::from_secs(10);
 
 /// A client of one server. Cheap to clone: clones share their connections.
 ///
@@ -265,6 +269,17 @@ impl Client {
         may
     }
 
+    /// As [`Client::pause`], of what concerns a lease: there is another try until it ends.
+    pub(crate) async fn pause_in_lease(&self, failures: u32, error: &Error, ends: Instant) -> bool {
+        let left = ends.saturating_duration_since(Instant::now());
+        let pause = self.shared.retry.pause_within(failures, error.retry_after_ms(), draw(), left);
+        if let Some(pause) = pause {
+            tracing::debug!(%error, ?pause, "tried again");
+            tokio::time::sleep(pause).await;
+        }
+        pause.is_some()
+    }
+
     async fn bytes(&self, call: Call) -> Result<Bytes, Error> {
         self.tries(call).await.map(|(answer, _)| answer.into_body())
     }
@@ -272,13 +287,18 @@ impl Client {
     async fn tries(&self, call: Call) -> Result<(Response<Bytes>, Before), Error> {
         let retry = &self.shared.retry;
         let deadline = Instant::now() + retry.deadline.saturating_add(call.wait);
-        let deadline = call.deadline.map_or(deadline, |earlier| earlier.min(deadline));
+        let deadline = match call.deadline {
+            Some(earlier) if call.tries == Tries::AsSet => earlier.min(deadline),
+            Some(lease_ends) => lease_ends,
+            None => deadline,
+        };
+        let longest = if call.tries == Tries::AsSet { Duration::MAX } else { LEASE_TRY_MAX };
         let mut key = call.keyed.then(new_key);
         let mut cut = false;
         let mut failures = call.failures;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = self.shared.timeout.saturating_add(call.wait).min(left);
+            let timeout = self.shared.timeout.saturating_add(call.wait).min(left).min(longest);
             let request = self.request(&call, key.as_deref())?;
             let outcome = transport::exchange(&self.shared.pool, request, timeout).await;
             let failure = match self.judge(outcome) {
@@ -290,8 +310,16 @@ impl Client {
             if let (Repeat::Removing, true, true) = (call.repeat, cut, failure.status == 404) {
                 return Ok((Response::new(Bytes::new()), Before { cut, failures }));
             }
-            let may = failure.passing && !(cut && call.repeat == Repeat::IfNotDone);
-            if !may || !self.pause(failures, &failure.error, deadline).await {
+            let Failure { error, passing, .. } = &failure;
+            let again = match call.tries {
+                _ if cut && call.repeat == Repeat::IfNotDone => false,
+                Tries::AsSet => *passing && self.pause(failures, error, deadline).await,
+                Tries::UntilItEnds => {
+                    error.is_passing() && self.pause_in_lease(failures, error, deadline).await
+                }
+                Tries::Once => false,
+            };
+            if !again {
                 let unknown = cut && call.repeat == Repeat::Settling && failure.status == 409;
                 return Err(match failure.error {
                     Error::Problem(problem) if unknown => Error::Unknown(problem),

@@ -270,7 +270,7 @@ impl Queue {
         delay: Option<Duration>,
         reason: &str,
     ) -> Result<(), Error> {
-        self.nack_handle(&message.receipt_handle, delay, reason).await
+        self.nack_handle(&message.receipt_handle, delay, reason, None).await
     }
 
     pub(crate) async fn nack_handle(
@@ -278,6 +278,7 @@ impl Queue {
         handle: &str,
         delay: Option<Duration>,
         reason: &str,
+        lease_ends: Option<Instant>,
     ) -> Result<(), Error> {
         let mut ask = json!({});
         if !reason.is_empty() {
@@ -286,7 +287,8 @@ impl Queue {
         if let Some(delay) = delay {
             ask["delaySeconds"] = seconds(delay).into();
         }
-        self.client.done(self.lease(handle, "nack").json(&ask)?.settling()).await
+        let call = self.lease(handle, "nack").json(&ask)?.settling();
+        self.client.done(call.within(lease_ends)).await
     }
 
     /// The lease lasts `visibility` from now, in whole seconds.
@@ -301,13 +303,13 @@ impl Queue {
         &self,
         handle: &str,
         visibility: Duration,
-        deadline: Option<Instant>,
+        lease_ends: Option<Instant>,
     ) -> Result<(), Error> {
         let ask = json!({"visibilityTimeoutSeconds": seconds(visibility)});
         let call = self.lease(handle, "change-visibility").json(&ask)?;
         // To hold it twice is to hold it; only giving it back is an end.
         let call = if visibility.is_zero() { call.settling() } else { call.repeatable() };
-        self.client.done(call.until(deadline)).await
+        self.client.done(call.within(lease_ends)).await
     }
 
     fn lease(&self, handle: &str, verb: &str) -> Call {
@@ -332,6 +334,29 @@ impl Queue {
         self.settle_batch("change-visibility", ask, handles).await
     }
 
+    /// Tries once to ack leases; what came of it is in each.
+    pub(crate) async fn try_acks(&self, leases: &mut [&mut Lease], ends: Instant) {
+        let handles: Vec<_> = leases.iter().map(|lease| lease.handle.as_str()).collect();
+        let ask = json!({"receiptHandles": handles});
+        let call = self.messages(Method::POST).verb("ack").json(&ask).map(Call::settling);
+        let answer: Result<Results<Settled>, Error> = match call {
+            Ok(call) => self.client.call(call.once(ends)).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(answer) => {
+                let mut outcomes = answer.results.into_iter();
+                leases.iter_mut().for_each(|lease| lease.judge(outcomes.next(), false));
+            }
+            Err(error) => leases.iter_mut().for_each(|lease| lease.fail(&error)),
+        }
+    }
+
+    /// Waits before another try of what concerns a lease; `false` if there is none any more.
+    pub(crate) async fn pause(&self, failures: u32, error: &Error, ends: Instant) -> bool {
+        self.client.pause_in_lease(failures, error, ends).await
+    }
+
     /// Settles many. Of an answer that refuses some of them for now, those are asked for again, and no
     /// others: a second try of what is settled would be told that its lease has ended.
     async fn settle_batch(
@@ -342,12 +367,12 @@ impl Queue {
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let deadline = self.client.deadline();
         let mut failures = 0;
-        let mut leases: Vec<_> = handles.iter().map(|handle| Lease::new(handle)).collect();
+        let mut leases: Vec<_> = handles.iter().cloned().map(Lease::new).collect();
         loop {
             let mut open: Vec<_> = leases.iter_mut().filter(|lease| lease.is_open()).collect();
-            ask["receiptHandles"] = open.iter().map(|lease| lease.handle).collect();
+            ask["receiptHandles"] = open.iter().map(|lease| lease.handle.as_str()).collect();
             let call = self.messages(Method::POST).verb(verb).json(&ask)?.settling();
-            let answer = self.client.call_told(call.until(Some(deadline)).after(failures)).await;
+            let answer = self.client.call_told(call.until(deadline).after(failures)).await;
             let (answer, before): (Results<Settled>, Before) = match answer {
                 Ok(answer) => answer,
                 Err(error) if failures == 0 => return Err(error),
@@ -374,16 +399,16 @@ impl Queue {
 }
 
 /// A lease that is being settled with others.
-struct Lease<'a> {
-    handle: &'a str,
+pub(crate) struct Lease {
+    handle: String,
     /// A try may have settled it whose result does not say so.
     cut: bool,
     asked: bool,
-    result: Result<(), Error>,
+    pub(crate) result: Result<(), Error>,
 }
 
-impl<'a> Lease<'a> {
-    fn new(handle: &'a str) -> Lease<'a> {
+impl Lease {
+    pub(crate) fn new(handle: String) -> Lease {
         Lease { handle, cut: false, asked: false, result: Ok(()) }
     }
 
@@ -394,6 +419,16 @@ impl<'a> Lease<'a> {
             Err(Error::Problem(problem)) => problem.is_tried_again(),
             Err(_) => false,
         }
+    }
+
+    /// A whole request failed.
+    fn fail(&mut self, error: &Error) {
+        self.asked = true;
+        self.cut |= match error {
+            Error::Cut { .. } => true,
+            error => error.problem().is_some_and(Problem::may_be_done),
+        };
+        self.result = Err(error.for_another());
     }
 
     /// Takes what came of a try; `cut` when another before it was.

@@ -128,7 +128,8 @@ pub struct QueueSettings {
     /// Messages sent in a second, at most. What topics publish is not bound by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_publish_per_second: Option<u32>,
-    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    /// Nothing is taken while the oldest message that can be received has been visible for longer; in
+    /// a FIFO queue also one that waits behind another of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age_seconds: Option<u64>,
     /// Messages leased at the same time, at most.
@@ -253,7 +254,8 @@ pub struct QueueInfo {
     pub max_bytes: Option<u64>,
     /// Messages sent in a second, at most.
     pub max_publish_per_second: Option<u32>,
-    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    /// Nothing is taken while the oldest message that can be received has been visible for longer; in
+    /// a FIFO queue also one that waits behind another of its group.
     pub max_age_seconds: Option<u64>,
     /// Messages leased at the same time, at most.
     pub max_inflight: u64,

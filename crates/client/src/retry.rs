@@ -5,6 +5,9 @@ use std::time::Duration;
 /// How often and how long a call is tried: exponential backoff with full jitter, bounded by a
 /// number of attempts and by a time for all of them together.
 ///
+/// A consumer tries what concerns a lease that it holds until that ends, however often and however
+/// long this says: its pauses alone count there.
+///
 /// Tried again are connections that fail, and answers of 429, 503 and 507; `retryAfterMs` of an
 /// answer is waited for.
 ///
@@ -56,6 +59,25 @@ impl Retry {
     }
 }
 
+/// What is left of a lease when no further try is worth it.
+pub(crate) const LEASE_REST: Duration = Duration::from_millis(20);
+
+impl Retry {
+    /// The pause after `failures` tries of what is tried as long as a lease has `left`; `None` when
+    /// it is over. Towards its end they are shorter, whatever the server asks for: afterwards is too
+    /// late.
+    pub(crate) fn pause_within(
+        &self,
+        failures: u32,
+        asked_ms: Option<u64>,
+        draw: u64,
+        left: Duration,
+    ) -> Option<Duration> {
+        (left > LEASE_REST)
+            .then(|| self.pause(failures, asked_ms, draw).min(left / 2).max(LEASE_REST))
+    }
+}
+
 /// What a second try may do, which decides whether there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -97,6 +119,20 @@ mod tests {
     #[test]
     fn what_the_server_asks_for_is_waited_for() {
         assert_eq!(Retry::default().pause(1, Some(2000), 7), Duration::from_millis(2007));
+    }
+
+    #[test]
+    fn tries_for_a_lease_go_on_until_it_ends() {
+        let retry = Retry { base: Duration::ZERO, ..Retry::none() };
+        let mut left = Duration::from_secs(30);
+        let mut tries = 0;
+        while let Some(pause) = retry.pause_within(tries + 1, Some(100), u64::MAX - 1, left) {
+            left = left.saturating_sub(pause);
+            tries += 1;
+        }
+        assert!(left <= LEASE_REST && (10..1000).contains(&tries), "{tries}, {left:?}");
+        let all = Duration::from_secs(30);
+        assert!(retry.pause_within(1000, None, 1, all) == Some(LEASE_REST), "never at once");
     }
 
     #[test]

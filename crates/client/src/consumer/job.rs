@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::{Future, pending};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,8 +16,27 @@ use super::shift::Shift;
 use crate::error::Error;
 use crate::message::Message;
 
-/// Between tries of a renewal, beyond those that the client makes by itself.
-const RENEW_AGAIN: Duration = Duration::from_millis(200);
+/// How long what settles a lease that is over is tried: the server's clock may be behind.
+const LAST_TRY: Duration = Duration::from_secs(2);
+
+/// A lease that is held.
+struct Held {
+    handle: String,
+    /// When it ends, as it was renewed last.
+    ends: Mutex<Instant>,
+    lost: CancellationToken,
+}
+
+impl Held {
+    /// Until when it is tried to settle it.
+    fn settled_by(&self) -> Instant {
+        self.ends().max(Instant::now() + LAST_TRY)
+    }
+
+    fn ends(&self) -> Instant {
+        *self.ends.lock().expect("nothing panics with it held")
+    }
+}
 
 /// How a handler ended.
 enum End {
@@ -40,17 +59,21 @@ where
         since: Instant,
         place: OwnedSemaphorePermit,
     ) {
-        let handle = message.receipt_handle.clone();
         let lost = CancellationToken::new();
-        let delivery = Delivery { message, lost: lost.clone() };
-        let lease = self.hold(&handle, since, &lost);
+        let held = Held {
+            handle: message.receipt_handle.clone(),
+            ends: Mutex::new(since + self.settings.visibility),
+            lost: lost.clone(),
+        };
+        let delivery = Delivery { message, lost };
+        let lease = self.hold(&held);
         tokio::pin!(lease);
         let end = tokio::select! {
             end = self.handle(delivery) => end,
             () = &mut lease => unreachable!("a lease is held until somebody settles it"),
         };
         match end {
-            End::Done => self.acked(handle.clone()).await,
+            End::Done => self.acked(&held).await,
             End::Failed(reason) => {
                 self.tally.failed();
                 // The handler is through; while its message is held, another takes its place.
@@ -61,12 +84,14 @@ where
                         () = &mut lease => unreachable!("a lease is held until it is settled"),
                     }
                 }
-                self.nacked(&handle, None, &reason).await;
+                let by = Some(held.settled_by());
+                self.nacked(&held.handle, None, &reason, by).await;
             }
             End::Aborted => {
                 self.tally.given_back(1);
                 let reason = "the consumer was stopped before it was done";
-                self.nacked(&handle, Some(Duration::ZERO), reason).await;
+                // Somebody wants an end, and it comes back all the same.
+                self.nacked(&held.handle, Some(Duration::ZERO), reason, None).await;
             }
         }
     }
@@ -91,34 +116,25 @@ where
         }
     }
 
-    /// Renews the lease at half time, again and again; says so if that fails for too long.
-    async fn hold(&self, handle: &str, since: Instant, lost: &CancellationToken) {
-        let visibility = self.settings.visibility;
-        let mut ends = since + visibility;
-        let mut next = since + visibility / 2;
+    /// Renews the lease at half time, again and again; says so if that fails until it has ended.
+    async fn hold(&self, held: &Held) {
+        let (queue, visibility) = (&self.settings.queue, self.settings.visibility);
         loop {
-            tokio::time::sleep_until(next).await;
+            let ends = held.ends();
+            tokio::time::sleep_until(ends - visibility / 2).await;
+            // Of the first try: which of them has renewed it is not known.
             let asked = Instant::now();
-            let renewed = self.settings.queue.extend_until(handle, visibility, Some(ends)).await;
-            match renewed {
-                Ok(()) => {
-                    ends = asked + visibility;
-                    next = asked + visibility / 2;
-                }
-                Err(error) if error.is_passing() && Instant::now() + RENEW_AGAIN < ends => {
-                    next = Instant::now() + RENEW_AGAIN;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a lease could not be renewed; another may have it");
-                    lost.cancel();
-                    return pending().await;
-                }
+            if let Err(error) = queue.extend_until(&held.handle, visibility, Some(ends)).await {
+                tracing::warn!(%error, "a lease could not be renewed; another may have it");
+                held.lost.cancel();
+                return pending().await;
             }
+            *held.ends.lock().expect("nothing panics with it held") = asked + visibility;
         }
     }
 
-    async fn acked(&self, handle: String) {
-        match self.acks.ack(handle).await {
+    async fn acked(&self, held: &Held) {
+        match self.acks.ack(held.handle.clone(), held.settled_by()).await {
             Ok(()) => self.tally.done(),
             Err(error) => {
                 self.tally.lost();
@@ -130,8 +146,14 @@ where
         }
     }
 
-    async fn nacked(&self, handle: &str, delay: Option<Duration>, reason: &str) {
-        if let Err(error) = self.settings.queue.nack_handle(handle, delay, reason).await {
+    async fn nacked(
+        &self,
+        handle: &str,
+        delay: Option<Duration>,
+        reason: &str,
+        by: Option<Instant>,
+    ) {
+        if let Err(error) = self.settings.queue.nack_handle(handle, delay, reason, by).await {
             // It comes back all the same, when the lease ends.
             tracing::warn!(%error, "not done, and not nacked");
         }

@@ -11,7 +11,7 @@ use http_edge::server::ServerOptions;
 use node::{Node, NodeConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Longer than anything takes on a slow machine.
@@ -104,6 +104,7 @@ pub(crate) enum Cut {
 pub(crate) struct Proxy {
     pub(crate) addr: SocketAddr,
     connections: Arc<AtomicUsize>,
+    down: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -113,15 +114,28 @@ impl Proxy {
         let addr = listener.local_addr().expect("it is bound");
         let connections = Arc::new(AtomicUsize::new(0));
         let (count, plan) = (Arc::clone(&connections), plan.to_vec());
+        let (down, is_down) = watch::channel(false);
         let task = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.expect("a connection");
                 let number = count.fetch_add(1, Ordering::SeqCst);
                 let cut = plan.get(number).copied().unwrap_or(Cut::Never);
-                tokio::spawn(pass(near, server, cut));
+                let mut is_down = is_down.clone();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        _ = is_down.wait_for(|down| *down) => {}
+                        () = pass(near, server, cut) => {}
+                    }
+                });
             }
         });
-        Proxy { addr, connections, task }
+        Proxy { addr, connections, down, task }
+    }
+
+    /// Closes what is open and what is opened, until it is told otherwise.
+    pub(crate) fn down(&self, down: bool) {
+        self.down.send_replace(down);
     }
 
     pub(crate) fn connections(&self) -> usize {
