@@ -56,6 +56,12 @@ impl Caller {
         self.tenant_known().counted(charged)
     }
 
+    /// Takes back that charge: the messages are not sent after all.
+    pub(crate) fn give_back_to_queue(&self, queue: &str, per_second: u32, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.auth().0.queue_rates.give_back((self.tenant, queue), per_second, count);
+    }
+
     /// Whether one queue more may be made, which keeps messages for so long.
     pub(crate) fn check_new_queue(&self, retention_ms: u64) -> Result<(), Problem> {
         self.check_room(true)?;

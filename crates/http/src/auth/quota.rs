@@ -102,6 +102,16 @@ impl Bucket {
             }
         }
     }
+
+    /// Puts back what was taken.
+    pub(super) fn give_back(&self, rate: Rate, count: u32) {
+        let cost_ns = rate.emission_ns * u64::from(count);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                Some(full_at.saturating_sub(cost_ns))
+            })
+            .expect("it always has a next");
+    }
 }
 
 impl Gauge {

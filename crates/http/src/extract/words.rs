@@ -6,6 +6,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
+/// How the reader refuses a name in an object that is to be a number, and is none.
+const NAME_IS_NO_NUMBER: &str = "invalid value: expected key to be a number in quotes";
+
 /// Characters of a value that are said again.
 const SHOWN_CHARS_MAX: usize = 60;
 
@@ -15,6 +18,8 @@ pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
     let (what, place) = without_place(&text);
     match error.classify() {
         Category::Eof => format!("the body is not JSON: it ends too soon,{place}"),
+        // A name in an object that is to be a number is read from its text.
+        Category::Syntax if what == NAME_IS_NO_NUMBER => of_data(at, what),
         Category::Syntax | Category::Io => {
             if what == "recursion limit exceeded" {
                 let what =
@@ -31,6 +36,13 @@ pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
 }
 
 fn of_data(at: &str, what: &str) -> String {
+    // A name that could not be read is part of no path.
+    if let Some(at) = at.strip_suffix(".?") {
+        return match plain(what) {
+            Said::Must(must) => format!("at {at}: a name in it {must}"),
+            Said::Other(what) => format!("at {at}: {what}"),
+        };
+    }
     match (plain(what), at) {
         (Said::Must(must), "") => format!("the body {must}"),
         (Said::Must(must), at) => format!("at {at}: it {must}"),
@@ -77,10 +89,13 @@ fn plain(what: &str) -> Said {
     if what.starts_with("invalid length ") && what.contains("expected struct ") {
         return Said::Must("must be an object, not an array".to_owned());
     }
+    if what == NAME_IS_NO_NUMBER {
+        return Said::Must("must be a whole number in quotes".to_owned());
+    }
     // How the standard library refuses the text of a number.
     let numbers = ["invalid digit", "cannot parse integer", "number too"];
     if numbers.iter().any(|beginning| what.starts_with(beginning)) {
-        return Said::Must("must be a whole number that is not too large".to_owned());
+        return Said::Must("must be a whole number, 0 or more, and not too large".to_owned());
     }
     Said::Other(what.replacen("unknown variant", "unknown value", 1))
 }
@@ -212,9 +227,10 @@ mod tests {
 
     #[test]
     fn numbers_of_a_query_are_whole() {
-        for bad in ["ten", "", "99999999999999999999"] {
+        for bad in ["ten", "", "-1", "99999999999999999999"] {
             let error = bad.parse::<u32>().expect_err("no number").to_string();
-            assert!(of_query(&error).starts_with("it must be a whole number"), "{error}");
+            let said = "it must be a whole number, 0 or more, and not too large";
+            assert_eq!(of_query(&error), said, "{error}");
         }
         assert_eq!(of_query("unknown field `x`"), "unknown field `x`");
     }

@@ -16,6 +16,19 @@ const ATTRIBUTES_MAX: usize = 20;
 const TEXT_BYTES_MAX: usize = 256;
 /// Things that are said in it.
 const RULES_MAX: usize = 150;
+/// Of a word that is not known, when it is said again.
+const NAME_SHOWN_CHARS_MAX: usize = 60;
+
+const TOO_LONG: &str = "it is too long";
+
+/// As [`from_json`], of a topic: only a dead letter tells of itself, and what is published is none.
+pub(crate) fn of_topic(value: &Value) -> Result<Filter, String> {
+    let names = value.as_object().into_iter().flat_map(Map::keys);
+    match names.into_iter().find(|name| name.starts_with('$')) {
+        Some(name) => Err(format!("{name}: a topic's filter asks for no name that begins with $")),
+        None => from_json(value),
+    }
+}
 
 /// Reads a filter, or says what is wrong with it.
 pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
@@ -34,7 +47,7 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
         }
         let rules = rules.as_array().filter(|rules| !rules.is_empty());
         let rules = rules.ok_or_else(|| wrong(r#"it must be a list, like ["mail"]"#))?;
-        let read = rules.iter().map(|rule| rule_from_json(rule).map_err(wrong));
+        let read = rules.iter().map(|rule| rule_from_json(rule).map_err(|why| wrong(&why)));
         attributes.insert(name.clone(), read.collect::<Result<Vec<Rule>, String>>()?);
     }
     let rules: usize = attributes.values().map(Vec::len).sum();
@@ -44,29 +57,44 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
     Ok(Filter { attributes })
 }
 
-fn rule_from_json(value: &Value) -> Result<Rule, &'static str> {
+fn rule_from_json(value: &Value) -> Result<Rule, String> {
     match value {
-        Value::String(text) if text.len() > TEXT_BYTES_MAX => Err("it is too long"),
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => Err(TOO_LONG.to_owned()),
         Value::String(text) => Ok(Rule::Is(text.clone())),
-        Value::Number(number) => number.as_f64().map(Rule::number).ok_or("it is no number"),
+        Value::Number(number) => {
+            number.as_f64().map(Rule::number).ok_or_else(|| "it is no number".to_owned())
+        }
         Value::Bool(is) => Ok(Rule::Is(is.to_string())),
         Value::Object(object) => object_rule(object),
-        _ => Err("it is a text, a number, a boolean, or one of prefix, numeric and exists"),
+        _ => {
+            Err("it is a text, a number, a boolean, or one of prefix, numeric and exists"
+                .to_owned())
+        }
     }
 }
 
-fn object_rule(object: &Map<String, Value>) -> Result<Rule, &'static str> {
+fn object_rule(object: &Map<String, Value>) -> Result<Rule, String> {
+    let known = |name: &&String| ["prefix", "numeric", "exists"].contains(&name.as_str());
+    if let Some(name) = object.keys().find(|name| !known(name)) {
+        let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+        return Err(format!("unknown field `{shown}`, expected one of prefix, numeric and exists"));
+    }
     let mut fields = object.iter();
     match (fields.next(), fields.next()) {
         (Some((_, Value::String(text))), None) if text.len() > TEXT_BYTES_MAX => {
-            Err("it is too long")
+            Err(TOO_LONG.to_owned())
         }
         (Some((name, Value::String(prefix))), None) if name == "prefix" => {
             Ok(Rule::Prefix(prefix.clone()))
         }
         (Some((name, Value::Bool(is))), None) if name == "exists" => Ok(Rule::Exists(*is)),
-        (Some((name, Value::Array(parts))), None) if name == "numeric" => numeric(parts),
-        _ => Err("it is {prefix: text}, {numeric: [\"<\", 5]} or {exists: true}"),
+        (Some((name, Value::Array(parts))), None) if name == "numeric" => {
+            numeric(parts).map_err(str::to_owned)
+        }
+        _ => {
+            Err("it is {\"prefix\": text}, {\"numeric\": [\"<\", 5]} or {\"exists\": true}"
+                .to_owned())
+        }
     }
 }
 
@@ -96,7 +124,17 @@ fn numeric(parts: &[Value]) -> Result<Rule, &'static str> {
             }
         }
     }
-    Ok(Rule::Between { from, to })
+    match (&from, &to) {
+        (Some(from), Some(to)) if never_holds(from, to) => {
+            Err("numeric asks for what no number is: the lower bound is above the upper one")
+        }
+        _ => Ok(Rule::Between { from, to }),
+    }
+}
+
+fn never_holds(from: &Edge, to: &Edge) -> bool {
+    let (low, high) = (from.number(), to.number());
+    low > high || low == high && !(from.included && to.included)
 }
 
 /// The JSON that [`from_json`] reads.
@@ -158,6 +196,9 @@ mod tests {
             json!({"a": [{"numeric": ["~", 1]}]}),
             json!({"a": [{"numeric": [">", 1, ">=", 2]}]}),
             json!({"a": [{"numeric": [">", "1"]}]}),
+            json!({"a": [{"numeric": [">", 5, "<", 1]}]}),
+            json!({"a": [{"numeric": [">", 5, "<=", 5]}]}),
+            json!({"$kind": ["x"]}),
             json!({"a": vec!["x"; 151]}),
             json!({"a": ["x".repeat(257)]}),
             json!({"a": [{"prefix": "x".repeat(257)}]}),
@@ -165,5 +206,34 @@ mod tests {
         ] {
             assert!(from_json(&bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn words_that_are_not_known_are_named() {
+        for word in ["prefx", "anything-but"] {
+            let why = from_json(&json!({"a": [{word: ["x"]}]})).expect_err("refused");
+            assert!(why.starts_with("a: ") && why.contains(&format!("`{word}`")), "{why}");
+        }
+        let why = from_json(&json!({"a": [{"x".repeat(500): 1}]})).expect_err("refused");
+        assert!(why.len() < 200, "{why}");
+    }
+
+    #[test]
+    fn one_number_alone_can_be_asked_for_as_a_range() {
+        let filter = from_json(&json!({"a": [{"numeric": [">=", 5, "<=", 5]}]}));
+        let edge = || Some(Edge::new(5.0, true));
+        let between = Rule::Between { from: edge(), to: edge() };
+        assert_eq!(filter.expect("a filter").attributes["a"], [between]);
+    }
+
+    #[test]
+    fn a_topic_is_not_asked_for_what_only_dead_letters_have() {
+        for name in OF_STORY.into_iter().chain(["$other"]) {
+            let filter = json!({name: [{"exists": true}]});
+            let why = of_topic(&filter).expect_err("refused");
+            assert!(why.starts_with(name), "{why}");
+        }
+        let usual = json!({"kind": ["mail"]});
+        assert_eq!(of_topic(&usual), from_json(&usual));
     }
 }

@@ -71,7 +71,8 @@ pub(crate) async fn admit(
 }
 
 /// As [`admit`], of messages to a queue that may be sent so many in a second. The queue is charged
-/// first: who floods one that takes few uses up nothing of the tenant's rate.
+/// first: who floods one that takes few uses up nothing of the tenant's rate. It gets back what the
+/// tenant's rate then refuses.
 pub(crate) async fn admit_to(
     edge: &Edge,
     caller: &Caller,
@@ -80,11 +81,17 @@ pub(crate) async fn admit_to(
     count: usize,
 ) -> Result<(), Problem> {
     let at = queue::place(caller.tenant, name);
-    if let Some(per_second) = per_second {
-        let allowed = caller.charge_queue(name, per_second, count);
-        or_answered(edge, at, idempotency, allowed).await?;
+    let Some(per_second) = per_second else {
+        return admit(edge, caller, at, idempotency, count).await;
+    };
+    let allowed = caller.charge_queue(name, per_second, count);
+    let charged = allowed.is_ok();
+    or_answered(edge, at, idempotency, allowed).await?;
+    let admitted = admit(edge, caller, at, idempotency, count).await;
+    if charged && admitted.is_err() {
+        caller.give_back_to_queue(name, per_second, count);
     }
-    admit(edge, caller, at, idempotency, count).await
+    admitted
 }
 
 /// Whether it was allowed, or was answered before.

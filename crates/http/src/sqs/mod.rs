@@ -175,7 +175,7 @@ impl Asked<'_> {
         let scheme = if self.ctx.conn().tls { "https" } else { "http" };
         let endpoint = format!("{scheme}://{}/sqs", host.unwrap_or("localhost"));
         let (edge, room) = (self.ctx.edge(), self.room);
-        let session = Session { edge, caller, region, endpoint, room };
+        let session = Session { edge, caller, protocol, region, endpoint, room };
         session.act(action).await
     }
 
@@ -266,6 +266,7 @@ fn unavailable(refusal: node::Refusal) -> SqsError {
 struct Session<'a> {
     edge: &'a Edge,
     caller: Caller,
+    protocol: Protocol,
     region: String,
     /// What the URLs of queues begin with.
     endpoint: String,

@@ -10,8 +10,9 @@ use kernel::id::digest;
 use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{Command, Definition, Delivery, Extend, Mode, Receive, Refusal, Reply, Settled};
 use sqs::select::{MessageSystemName as Name, MessageSystemSelection, wants_message_attribute};
+use sqs::validate::is_allowed;
 use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
-use sqs::{Output, SqsError, input, output};
+use sqs::{Output, Protocol, SqsError, input, output};
 
 use super::{Session, refused, unavailable};
 use crate::queues::large::{self, Source, Whole};
@@ -23,14 +24,24 @@ const ATTEMPT_MS: u64 = 5 * 60 * 1000;
 /// How often what an attempt takes is remembered; more often, nobody repeats one in five minutes.
 const FRESH_MAX: usize = 8;
 
-fn attribute_value(attribute: &Attribute) -> MessageAttributeValue {
+fn attribute_value(attribute: &Attribute, protocol: Protocol) -> MessageAttributeValue {
     let mut value =
         MessageAttributeValue { data_type: attribute.data_type.clone(), ..Default::default() };
     match &attribute.value {
-        AttributeValue::Text(text) => value.string_value = Some(text.clone()),
+        AttributeValue::Text(text) => value.string_value = Some(carried(text.clone(), protocol)),
         AttributeValue::Binary(bytes) => value.binary_value = Some(Blob(bytes.clone().into())),
     }
     value
+}
+
+/// A text as its receiver reads it, whose checksum is of that: XML has no way to say some characters,
+/// and what is sent by another way than this dialect may hold any.
+fn carried(text: String, protocol: Protocol) -> String {
+    if protocol == Protocol::Json || text.chars().all(is_allowed) {
+        return text;
+    }
+    let sayable = |c| if is_allowed(c) { c } else { char::REPLACEMENT_CHARACTER };
+    text.chars().map(sayable).collect()
 }
 
 impl Session<'_> {
@@ -162,10 +173,13 @@ impl Session<'_> {
     ) -> output::Message {
         let chosen =
             parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
-        let message_attributes: MessageAttributes =
-            chosen.map(|(name, value)| (name.clone(), attribute_value(value))).collect();
+        let protocol = self.protocol;
+        let shown = |(name, value): (&String, &Attribute)| {
+            (carried(name.clone(), protocol), attribute_value(value, protocol))
+        };
+        let message_attributes: MessageAttributes = chosen.map(shown).collect();
         let body = match &mut parcel.body {
-            Body::Text(text) | Body::Json(text) => std::mem::take(text),
+            Body::Text(text) | Body::Json(text) => carried(std::mem::take(text), protocol),
             Body::Binary(bytes) => STANDARD.encode(bytes),
         };
         output::Message {

@@ -560,7 +560,7 @@ async fn bad_input_is_refused_with_its_place() {
         (
             create,
             r#"{"name": "x", "retentionSeconds": -1}"#,
-            "at retentionSeconds: it must be a whole number",
+            "at retentionSeconds: it must be from 1 to 315360000",
         ),
         (
             create,

@@ -375,6 +375,7 @@ async fn bounds_of_a_queue_say_why_and_when_to_come_back() {
     ] {
         let detail = answer.problem(429, "quota-exceeded");
         assert!(detail.contains(bound), "{detail}");
+        assert_eq!(answer.json()["quota"], bound);
         assert_eq!(answer.json()["retryAfterMs"], 1000);
         assert!(answer.head.contains("\r\nretry-after: 1"), "{answer:?}");
     }
@@ -444,6 +445,25 @@ async fn messages_a_second_to_one_queue_are_bounded_in_every_dialect_and_topics_
     Server::ok(&shop.post("/v1/topics/news/messages", one.clone()).await, 202);
     let lifted = shop.call("PATCH", "/v1/queues/jobs", json!({"maxPublishPerSecond": null})).await;
     Server::ok(&lifted, 200);
+    Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_tenant_may_not_send_is_not_counted_against_its_queue() {
+    let shop = Shop::open().await;
+    let bounded = json!({"name": "jobs", "maxPublishPerSecond": 1});
+    Server::ok(&shop.post("/v1/queues", bounded).await, 201);
+    shop.make("others").await;
+    shop.quotas(json!({"publishPerSecond": 1})).await;
+    shop.fill("others", 1000).await;
+    let one = json!({"body": 1});
+    for _ in 0..5 {
+        let answer = shop.post("/v1/queues/jobs/messages", one.clone()).await;
+        refused(&answer, "publishPerSecond", true);
+        assert_eq!(answer.json()["quota"], "publishPerSecond");
+    }
+    shop.quotas(json!({"publishPerSecond": null})).await;
     Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
     shop.stop().await;
 }

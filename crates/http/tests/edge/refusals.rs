@@ -300,6 +300,16 @@ async fn ranges_are_told_in_one_way() {
             "maxMessagesPerSecond: it must be from 1 to 100000",
         ),
         ("jobs:redrive", json!({"limit": 0}), "limit: it must be 1 or more"),
+        (
+            "jobs/messages",
+            json!({"body": 1, "delaySeconds": 1e23}),
+            "delaySeconds: it must be a whole number from 0 to 315360000, not the number 1e+23",
+        ),
+        (
+            "jobs/messages",
+            json!({"body": 1, "attributes": {"": "x"}}),
+            "attributes: an attribute's name must have from 1 to 256 bytes",
+        ),
     ] {
         let answer = server.post(&format!("/v1/queues/{path}"), &body.to_string()).await;
         let detail = answer.problem(400, "invalid-body");
@@ -335,6 +345,60 @@ async fn a_name_that_cannot_be_is_told_as_what_it_names() {
     }
     let deleted = server.send("DELETE", "/v1/topics/a%20b", "", "").await;
     assert!(deleted.problem(400, "invalid-parameter").starts_with("a topic's name"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_in_a_body_is_told_with_its_field() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let told = "a queue's name has 1 to 80 of A-Z a-z 0-9 . - _";
+    let made = json!({"name": "c", "deadLetterQueue": "zz z", "maxReceiveCount": 3});
+    let made = server.post("/v1/queues", &made.to_string()).await;
+    assert_eq!(made.problem(400, "invalid-parameter"), format!("at deadLetterQueue: {told}"));
+    let moved = server.post("/v1/queues/jobs:redrive", r#"{"targetQueue": "zz z"}"#).await;
+    assert_eq!(moved.problem(400, "invalid-parameter"), format!("at targetQueue: {told}"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_never_changes_of_a_queue_is_told_so() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    for (field, value) in [("mode", "FIFO"), ("name", "other")] {
+        let answer = server.patch("jobs", json!({field: value})).await;
+        let told = format!("at {field}: the {field} of a queue never changes");
+        assert_eq!(answer.problem(400, "invalid-body"), told);
+    }
+    let unknown = server.patch("jobs", json!({"moed": "FIFO"})).await;
+    let detail = unknown.problem(400, "invalid-body");
+    assert!(detail.contains("unknown field `moed`, expected one of `retention"), "{detail}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_and_offsets_that_are_no_numbers_are_told_so() {
+    let (server, _) = Server::start_product(1).await;
+    Server::ok(&server.post("/v1/streams", r#"{"name": "s"}"#).await, 201);
+    for (offsets, told) in [
+        (r#"{"x": 5}"#, "at offsets: a name in it must be a whole number in quotes"),
+        (
+            r#"{"70000": 5}"#,
+            "at offsets.70000: it must be a whole number from 0 to 65535, not the number 70000",
+        ),
+    ] {
+        for verb in ["commit", "fetch"] {
+            let body = format!(r#"{{"member": "m", "offsets": {offsets}}}"#);
+            let answer = server.post(&format!("/v1/streams/s/groups/g:{verb}"), &body).await;
+            assert_eq!(answer.problem(400, "invalid-body"), told);
+        }
+    }
+    let answer = server.get("/v1/streams/s/partitions/0/records?offset=-1").await;
+    let detail = answer.problem(400, "invalid-parameter");
+    assert!(
+        detail.ends_with("it must be a whole number, 0 or more, and not too large"),
+        "{detail}"
+    );
     server.stop().await;
 }
 

@@ -1,5 +1,8 @@
 //! Where requests of SQS go, and how they are refused before they are read.
 
+use serde_json::json;
+use sqs::value::MessageAttributeValue;
+
 use crate::harness::Server;
 
 #[tokio::test]
@@ -40,5 +43,49 @@ async fn a_body_that_is_too_large_is_refused_in_the_words_of_its_protocol() {
         assert_eq!(answer.status, 413, "{answer:?}");
         assert!(answer.body.contains(words), "{answer:?}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_checksum_of_what_xml_cannot_say_is_of_what_is_shown() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let text = "a\u{0}\u{1}\u{FFFE}b";
+    server.send_to("jobs", json!({"body": text, "attributes": {"kind": text, "size": 5}})).await;
+    let value = |data_type: &str, text: &str| MessageAttributeValue {
+        data_type: data_type.to_owned(),
+        string_value: Some(text.to_owned()),
+        ..Default::default()
+    };
+    let sums = |text: &str| {
+        let attributes = [("kind", value("String", text)), ("size", value("Number", "5"))];
+        (sqs::digest::body(text), sqs::digest::attributes(attributes).expect("there are some"))
+    };
+
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let ask = "Action=ReceiveMessage&Version=2012-11-05&VisibilityTimeout=0\
+        &MessageAttributeName.1=All";
+    let answer = server.send("POST", "/sqs/default/jobs", form, ask).await;
+    let shown = "a\u{FFFD}\u{FFFD}\u{FFFD}b";
+    let (of_body, of_attributes) = sums(shown);
+    for part in [
+        format!("<Body>{shown}</Body>"),
+        format!("<StringValue>{shown}</StringValue>"),
+        format!("<MD5OfBody>{of_body}</MD5OfBody>"),
+        format!("<MD5OfMessageAttributes>{of_attributes}</MD5OfMessageAttributes>"),
+    ] {
+        assert!(answer.body.contains(&part), "{part}: {answer:?}");
+    }
+
+    let ask = json!({
+        "QueueUrl": "http://x/sqs/default/jobs",
+        "MessageAttributeNames": ["All"],
+        "WaitTimeSeconds": 20,
+    });
+    let got = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    let got = &got["Messages"][0];
+    let (of_body, of_attributes) = sums(text);
+    assert_eq!((&got["Body"], &got["MD5OfBody"]), (&json!(text), &json!(of_body)));
+    assert_eq!(got["MD5OfMessageAttributes"], of_attributes);
     server.stop().await;
 }

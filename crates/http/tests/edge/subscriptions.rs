@@ -39,6 +39,33 @@ async fn a_queue_with_any_settings_can_be_subscribed_and_its_filter_changed() {
 }
 
 #[tokio::test]
+async fn subscribing_again_without_a_filter_takes_it_away() {
+    let server = with_topic().await;
+    let with = json!({"name": "mail", "filter": {"kind": ["mail"]}});
+    Server::ok(&server.subscribe(with).await, 201);
+    Server::ok(&server.subscribe(json!({"name": "mail"})).await, 200);
+    let topic = Server::ok(&server.get("/v1/topics/news").await, 200);
+    assert_eq!(topic["subscriptions"], json!([{"name": "mail"}]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_subscription_cannot_be_is_refused_with_what_it_can() {
+    let server = with_topic().await;
+    let misspelt = server.subscribe(json!({"name": "mail", "filters": {}})).await;
+    let detail = misspelt.problem(400, "invalid-body");
+    let known = "unknown field `filters`, expected one of `name`, `filter`, `mode`, `retention";
+    assert!(detail.contains(known), "{detail}");
+    for name in ["$originalQueue", "$receiveCount"] {
+        let filter = json!({name: [{"exists": true}]});
+        let refused = server.subscribe(json!({"name": "mail", "filter": filter})).await;
+        let detail = refused.problem(400, "invalid-body");
+        assert!(detail.starts_with(&format!("at filter: {name}: a topic")), "{detail}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_queue_with_other_settings_is_refused_by_the_names_of_what_differs() {
     let server = with_topic().await;
     let other = json!({"name": "mail", "mode": "FIFO", "maxReceiveCount": 5,

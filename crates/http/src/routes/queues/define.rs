@@ -95,11 +95,13 @@ pub(super) struct NewQueue {
 }
 
 /// The fields that a list of expected ones does not have, because they were read before.
-fn with_own_fields(why: &str) -> String {
+fn with_own_fields(why: &str, own: &[&str]) -> String {
+    const FIRST: &str = "`retentionSeconds`";
     // From the end: the field that is not known may be called anything.
-    match why.rsplit_once(", expected one of `retentionSeconds`") {
+    match why.rsplit_once(&format!(", expected one of {FIRST}")) {
         Some((what, rest)) => {
-            format!("{what}, expected one of `name`, `mode`, `retentionSeconds`{rest}")
+            let own: String = own.iter().map(|field| format!("`{field}`, ")).collect();
+            format!("{what}, expected one of {own}{FIRST}{rest}")
         }
         None => why.to_owned(),
     }
@@ -109,7 +111,17 @@ fn with_own_fields(why: &str) -> String {
 impl TryFrom<Map<String, Value>> for NewQueue {
     type Error = String;
 
-    fn try_from(mut fields: Map<String, Value>) -> Result<NewQueue, String> {
+    fn try_from(fields: Map<String, Value>) -> Result<NewQueue, String> {
+        NewQueue::with_fields(fields, &["name", "mode"])
+    }
+}
+
+impl NewQueue {
+    /// Reads it; `known` are the fields that whoever asks has besides the settings.
+    pub(super) fn with_fields(
+        mut fields: Map<String, Value>,
+        known: &[&str],
+    ) -> Result<NewQueue, String> {
         #[derive(Deserialize)]
         struct Named {
             name: String,
@@ -119,9 +131,26 @@ impl TryFrom<Map<String, Value>> for NewQueue {
         let own = ["name", "mode"].map(|field| fields.remove_entry(field));
         let is_name_only = own[1].is_none() && fields.is_empty();
         // First: a name that is missing may be there, under a name that is misspelt.
-        let change = read_part(Value::Object(fields)).map_err(|why| with_own_fields(&why))?;
+        let change =
+            read_part(Value::Object(fields)).map_err(|why| with_own_fields(&why, known))?;
         let Named { name, mode } = read_part(Value::Object(own.into_iter().flatten().collect()))?;
         Ok(NewQueue { name, mode, change, is_name_only })
+    }
+}
+
+/// A change of a queue that is there, which may not be of everything.
+#[derive(Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(super) struct ChangeAsked(QueueChange);
+
+impl TryFrom<Map<String, Value>> for ChangeAsked {
+    type Error = String;
+
+    fn try_from(fields: Map<String, Value>) -> Result<ChangeAsked, String> {
+        match ["name", "mode"].into_iter().find(|field| fields.contains_key(*field)) {
+            Some(field) => Err(format!("at {field}: the {field} of a queue never changes")),
+            None => read_part(Value::Object(fields)).map(ChangeAsked),
+        }
     }
 }
 
@@ -419,15 +448,16 @@ pub(super) async fn update(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(name): Path<String>,
-    body: Json<QueueChange>,
+    body: Json<ChangeAsked>,
 ) -> Result<Answer<QueueView>, Problem> {
-    body.value.check_nulls()?;
+    let ChangeAsked(change) = body.value;
+    change.check_nulls()?;
     let mut last = Refusal::Version;
     for _ in 0..UPDATE_TRIES {
         let definition = find(&edge, &caller, &name).await?;
         let mut settings = definition.settings;
         let (before_ms, dead_before) = (settings.retention_ms, settings.dead_letter_queue.clone());
-        body.value.apply_to(&name, &mut settings)?;
+        change.apply_to(&name, &mut settings)?;
         if settings.retention_ms != before_ms {
             caller.check_retention(settings.retention_ms)?;
         }

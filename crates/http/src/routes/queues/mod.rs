@@ -48,6 +48,13 @@ fn check_name(name: &str) -> Result<(), Problem> {
     check_name_of("queue", name)
 }
 
+/// As [`check_name`], of a queue that a field of a body names.
+fn check_name_at(field: &str, name: &str) -> Result<(), Problem> {
+    check_name(name).map_err(|problem| {
+        ProblemKind::InvalidParameter.because(format!("at {field}: {}", problem.detail))
+    })
+}
+
 /// As [`check_name`], of what has names like those of queues.
 fn check_name_of(what: &str, name: &str) -> Result<(), Problem> {
     if is_name(name) {
@@ -97,6 +104,7 @@ fn refused(name: &str, refusal: Refusal) -> Problem {
         }
         Refusal::Inflight => ProblemKind::QuotaExceeded
             .because("as many messages are being worked on as the queue's maxInflight allows")
+            .with("quota", "maxInflight")
             .retry_after_ms(1000),
     }
 }

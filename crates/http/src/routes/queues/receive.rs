@@ -65,9 +65,11 @@ pub(super) struct ReceiveAsk {
     #[schema(value_type = Option<u16>)]
     max_messages: Option<FromTo<u16, 1, { RECEIVE_MAX as u64 }>>,
     /// 0 to 20; the queue's own when not given.
-    wait_seconds: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    wait_seconds: Option<FromTo<u64, 0, WAIT_SECONDS_MAX>>,
     /// How long the leases last, 0 to 43200; the queue's own when not given.
-    visibility_timeout_seconds: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    visibility_timeout_seconds: Option<FromTo<u64, 0, VISIBILITY_SECONDS_MAX>>,
 }
 
 /// Messages that were received.
@@ -98,14 +100,14 @@ impl IntoResponse for Received {
 
 impl ReceiveAsk {
     pub(super) fn new(max_messages: Option<u16>, wait_seconds: Option<u64>) -> ReceiveAsk {
-        let max_messages = max_messages.map(FromTo);
+        let (max_messages, wait_seconds) = (max_messages.map(FromTo), wait_seconds.map(FromTo));
         ReceiveAsk { max_messages, wait_seconds, visibility_timeout_seconds: None }
     }
 
+    /// What is asked for otherwise than by a body has not been looked at.
     fn check(&self) -> Result<(), Problem> {
-        within("waitSeconds", self.wait_seconds.unwrap_or(0), 0, WAIT_SECONDS_MAX)?;
-        let visibility = self.visibility_timeout_seconds.unwrap_or(0);
-        within("visibilityTimeoutSeconds", visibility, 0, VISIBILITY_SECONDS_MAX).map(drop)
+        let wait = self.wait_seconds.map_or(0, |wait| wait.0);
+        within("waitSeconds", wait, 0, WAIT_SECONDS_MAX).map(drop)
     }
 }
 
@@ -121,9 +123,9 @@ pub(super) async fn receive_from(
     let receive = Receive {
         queue: name.clone(),
         max: ask.max_messages.map_or(1, |max| max.0),
-        visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds * 1000),
+        visibility_ms: ask.visibility_timeout_seconds.map(|seconds| seconds.0 * 1000),
     };
-    let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds * 1000);
+    let wait_ms = ask.wait_seconds.map_or(definition.settings.wait_ms, |seconds| seconds.0 * 1000);
     let wait = Duration::from_millis(wait_ms);
     let received = service::receive(edge, caller, &definition, receive, wait, None).await?;
     let leased = received.map_err(|refusal| refused(&name, refusal))?;

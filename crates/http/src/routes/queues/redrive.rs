@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{check_name, find, no_queue, refused};
+use super::{check_name_at, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{
@@ -142,7 +142,7 @@ impl RedriveAsk {
     fn check(self, queue: &str) -> Result<StartRedrive, Problem> {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         if let Some(target) = &self.target_queue {
-            check_name(target)?;
+            check_name_at("targetQueue", target)?;
         }
         within("limit", self.limit.unwrap_or(1), 1, u64::MAX)?;
         let filter = match self.filter.as_ref().map(filter::from_json) {

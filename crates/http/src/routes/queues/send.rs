@@ -25,7 +25,7 @@ use crate::extract::{
     FromTo, Idempotency, Json, Path, Unread, check_depth, deserialize_batch, parse, read_batch,
     read_json,
 };
-use crate::problem::{Problem, ProblemKind, within};
+use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
 use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
 use crate::queues::{message_id, service};
@@ -89,7 +89,8 @@ pub(super) struct NewMessage {
     #[schema(value_type = Object)]
     attributes: BTreeMap<String, Value>,
     /// Hidden for so long; up to ten years.
-    delay_seconds: Option<u64>,
+    #[schema(value_type = Option<u64>, maximum = 315360000)]
+    delay_seconds: Option<FromTo<u64, 0, SECONDS_MAX>>,
     /// The group in which order is kept. Needed by a FIFO queue, and by no other.
     message_group_id: Option<String>,
     /// A second message with this key within the queue's window is not sent again.
@@ -178,14 +179,21 @@ fn shown(sent: Sent) -> MessageSent {
 }
 
 fn not_taken(refusal: SendRefusal) -> Problem {
-    let full = |what: &'static str| ProblemKind::QuotaExceeded.because(what).retry_after_ms(1000);
+    let full = |bound: &'static str, why: &'static str| {
+        ProblemKind::QuotaExceeded.because(why).with("quota", bound).retry_after_ms(1000)
+    };
     let wrong = |what: &'static str| ProblemKind::InvalidBody.because(what);
     match refusal {
-        SendRefusal::Messages => full("the queue holds as many messages as its maxMessages allows"),
-        SendRefusal::Bytes => full("the queue holds as many bytes as its maxBytes allows"),
-        SendRefusal::Age => {
-            full("the queue's oldest message has waited for longer than its maxAgeSeconds allows")
+        SendRefusal::Messages => {
+            full("maxMessages", "the queue holds as many messages as its maxMessages allows")
         }
+        SendRefusal::Bytes => {
+            full("maxBytes", "the queue holds as many bytes as its maxBytes allows")
+        }
+        SendRefusal::Age => full(
+            "maxAgeSeconds",
+            "the queue's oldest message has waited for longer than its maxAgeSeconds allows",
+        ),
         SendRefusal::GroupMissing => wrong("at messageGroupId: a FIFO queue needs it"),
         SendRefusal::GroupUnexpected => wrong("at messageGroupId: only a FIFO queue has groups"),
         SendRefusal::TooLarge => ProblemKind::PayloadTooLarge.because("the message is too large"),
@@ -269,7 +277,6 @@ impl NewMessage {
         let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
-        within("delaySeconds", self.delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
         if self.attributes.len() > ATTRIBUTES_MAX {
             return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
         }
@@ -278,7 +285,11 @@ impl NewMessage {
         }
         let mut parcel = Parcel::new(self.body).traced(trace_id);
         for (name, value) in self.attributes {
-            check_word("attributes", Some(&name))?;
+            if !(1..=WORD_BYTES_MAX).contains(&name.len()) {
+                return wrong(format!(
+                    "at attributes: an attribute's name must have from 1 to {WORD_BYTES_MAX} bytes"
+                ));
+            }
             match attribute_from_json(&value) {
                 Ok(attribute) => drop(parcel.attributes.insert(name, attribute)),
                 Err(why) => return wrong(format!("at attributes.{name}: {why}")),
@@ -286,7 +297,7 @@ impl NewMessage {
         }
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
-        message.delay_ms = self.delay_seconds.map(|seconds| seconds * 1000);
+        message.delay_ms = self.delay_seconds.map(|seconds| seconds.0 * 1000);
         message.priority = self.priority.0;
         message.group = self.message_group_id;
         if let Some(key) = &self.deduplication_key {

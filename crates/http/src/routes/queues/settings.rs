@@ -6,7 +6,7 @@ use queue::{BODY_BYTES_MAX, Backoff, LARGE_BODY_BYTES_MAX, Settings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::check_name;
+use super::check_name_at;
 use crate::extract::FromTo;
 use crate::extract::body::{Given, given};
 use crate::problem::{Problem, ProblemKind, not_null, within};
@@ -38,19 +38,19 @@ pub(super) struct QueueChange {
     /// A message older than this is dropped. 345600 (four days) when not given.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
-    retention_seconds: Given<u64>,
+    retention_seconds: Given<FromTo<u64, 1, SECONDS_MAX>>,
     /// How long a lease lasts when the receiver does not say. 30 when not given.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
-    default_visibility_timeout_seconds: Given<u64>,
+    default_visibility_timeout_seconds: Given<FromTo<u64, 0, VISIBILITY_SECONDS_MAX>>,
     /// How long a message is hidden at first when the sender does not say.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
-    delay_seconds: Given<u64>,
+    delay_seconds: Given<FromTo<u64, 0, SECONDS_MAX>>,
     /// How long a receive waits when the receiver does not say, up to 20.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
-    receive_wait_seconds: Given<u64>,
+    receive_wait_seconds: Given<FromTo<u64, 0, WAIT_SECONDS_MAX>>,
     /// Receives after which a message is dead; goes with `deadLetterQueue`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
@@ -67,7 +67,7 @@ pub(super) struct QueueChange {
     /// How long a deduplication key is remembered. 300 when not given.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
-    deduplication_window_seconds: Given<u64>,
+    deduplication_window_seconds: Given<FromTo<u64, 1, SECONDS_MAX>>,
     /// Whether a message without a deduplication key has that of its body.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<bool>, nullable = false)]
@@ -85,10 +85,11 @@ pub(super) struct QueueChange {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     max_publish_per_second: Given<FromTo<u32, 1, 1_000_000>>,
-    /// Nothing is taken while the oldest message that can be received was sent longer ago than this.
+    /// Nothing is taken while the oldest message that can be received has been visible for longer than
+    /// this; in a FIFO queue also one that waits behind another of its group.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>)]
-    max_age_seconds: Given<u64>,
+    max_age_seconds: Given<FromTo<u64, 1, SECONDS_MAX>>,
     /// Messages leased at the same time, at most.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, nullable = false)]
@@ -109,6 +110,13 @@ pub(super) struct QueueChange {
     tags: Given<BTreeMap<String, String>>,
 }
 
+/// What is given in seconds and kept in milliseconds.
+fn put_ms<const FROM: u64, const TO: u64>(value: Given<FromTo<u64, FROM, TO>>, ms: &mut u64) {
+    if let Some(seconds) = value.flatten() {
+        *ms = seconds.0 * 1000;
+    }
+}
+
 impl QueueChange {
     /// Whether it says how long messages are kept.
     pub(super) fn says_retention(&self) -> bool {
@@ -118,47 +126,36 @@ impl QueueChange {
     /// Of a queue that is there, `null` takes away what a queue can be without. It says nothing of
     /// anything else; who makes a queue may well write it for what is as usual.
     pub(super) fn check_nulls(&self) -> Result<(), Problem> {
-        const NUMBER: &str = "a whole number, 0 or more";
-        const BOOLEAN: &str = "a boolean";
+        let range = |from: u64, to: u64| format!("a whole number from {from} to {to}");
+        let (number, boolean) =
+            (|| "a whole number, 0 or more".to_owned(), || "a boolean".to_owned());
         let visibility = self.default_visibility_timeout_seconds;
+        let hours = range(0, VISIBILITY_SECONDS_MAX);
         let window = self.deduplication_window_seconds;
+        let wait = self.receive_wait_seconds;
         let fields = [
-            ("retentionSeconds", NUMBER, self.retention_seconds == Some(None)),
-            ("defaultVisibilityTimeoutSeconds", NUMBER, visibility == Some(None)),
-            ("delaySeconds", NUMBER, self.delay_seconds == Some(None)),
-            ("receiveWaitSeconds", NUMBER, self.receive_wait_seconds == Some(None)),
-            ("deduplicationWindowSeconds", NUMBER, window == Some(None)),
-            ("deduplicateByBody", BOOLEAN, self.deduplicate_by_body == Some(None)),
-            ("maxInflight", NUMBER, self.max_inflight == Some(None)),
-            ("maxBodyBytes", NUMBER, self.max_body_bytes == Some(None)),
-            ("largeBodies", BOOLEAN, self.large_bodies == Some(None)),
-            ("tags", "an object", self.tags == Some(None)),
+            ("retentionSeconds", range(1, SECONDS_MAX), self.retention_seconds == Some(None)),
+            ("defaultVisibilityTimeoutSeconds", hours, visibility == Some(None)),
+            ("delaySeconds", range(0, SECONDS_MAX), self.delay_seconds == Some(None)),
+            ("receiveWaitSeconds", range(0, WAIT_SECONDS_MAX), wait == Some(None)),
+            ("deduplicationWindowSeconds", range(1, SECONDS_MAX), window == Some(None)),
+            ("deduplicateByBody", boolean(), self.deduplicate_by_body == Some(None)),
+            ("maxInflight", number(), self.max_inflight == Some(None)),
+            ("maxBodyBytes", number(), self.max_body_bytes == Some(None)),
+            ("largeBodies", boolean(), self.large_bodies == Some(None)),
+            ("tags", "an object".to_owned(), self.tags == Some(None)),
         ];
         let null = fields.into_iter().find(|(_, _, is_null)| *is_null);
-        null.map_or(Ok(()), |(field, expected, _)| Err(not_null(field, expected)))
+        null.map_or(Ok(()), |(field, expected, _)| Err(not_null(field, &expected)))
     }
 
     /// Makes the change of the queue of this name, or says what is wrong with it.
     pub(super) fn apply_to(&self, name: &str, settings: &mut Settings) -> Result<(), Problem> {
-        let seconds = |field, value: Given<u64>, from, to, ms: &mut u64| match value.flatten() {
-            Some(value) => within(field, value, from, to).map(|value| *ms = value * 1000),
-            None => Ok(()),
-        };
-        let (hours, wait) = (VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX);
-        seconds(
-            "retentionSeconds",
-            self.retention_seconds,
-            1,
-            SECONDS_MAX,
-            &mut settings.retention_ms,
-        )?;
-        let visibility = self.default_visibility_timeout_seconds;
-        let visibility_field = "defaultVisibilityTimeoutSeconds";
-        seconds(visibility_field, visibility, 0, hours, &mut settings.visibility_ms)?;
-        seconds("delaySeconds", self.delay_seconds, 0, SECONDS_MAX, &mut settings.delay_ms)?;
-        seconds("receiveWaitSeconds", self.receive_wait_seconds, 0, wait, &mut settings.wait_ms)?;
-        let window = self.deduplication_window_seconds;
-        seconds("deduplicationWindowSeconds", window, 1, SECONDS_MAX, &mut settings.dedup_ms)?;
+        put_ms(self.retention_seconds, &mut settings.retention_ms);
+        put_ms(self.default_visibility_timeout_seconds, &mut settings.visibility_ms);
+        put_ms(self.delay_seconds, &mut settings.delay_ms);
+        put_ms(self.receive_wait_seconds, &mut settings.wait_ms);
+        put_ms(self.deduplication_window_seconds, &mut settings.dedup_ms);
         self.apply_failures(settings)?;
         self.check_dead_letters(name, settings)?;
         self.apply_bounds(settings)?;
@@ -177,7 +174,7 @@ impl QueueChange {
             settings.max_receive_count = count.map(|count| count.0);
         }
         if let Some(name) = &self.dead_letter_queue {
-            name.as_deref().map_or(Ok(()), check_name)?;
+            name.as_deref().map_or(Ok(()), |name| check_name_at("deadLetterQueue", name))?;
             settings.dead_letter_queue.clone_from(name);
         }
         if let Some(backoff) = self.retry_backoff {
@@ -226,8 +223,7 @@ impl QueueChange {
             settings.max_publish_per_second = rate.map(|rate| rate.0);
         }
         if let Some(age) = self.max_age_seconds {
-            age.map_or(Ok(0), |age| within("maxAgeSeconds", age, 1, SECONDS_MAX))?;
-            settings.max_age_ms = age.map(|seconds| seconds * 1000);
+            settings.max_age_ms = age.map(|seconds| seconds.0 * 1000);
         }
         if let Some(max) = self.max_inflight.flatten() {
             settings.max_inflight = within("maxInflight", max, 1, u64::MAX)?;

@@ -11,8 +11,8 @@ use super::settings::{SECONDS_MAX, VISIBILITY_SECONDS_MAX};
 use super::{check_name, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Json, Path};
-use crate::problem::{Problem, ProblemKind, within};
+use crate::extract::{FromTo, Json, Path};
+use crate::problem::{Problem, ProblemKind};
 use crate::queues::{receipt, service};
 use crate::route::{Routes, doc};
 
@@ -97,12 +97,18 @@ pub(super) fn routes(table: Routes) -> Routes {
         )
 }
 
+/// Of a message that is tried again.
+type Delay = FromTo<u64, 0, SECONDS_MAX>;
+/// Of a lease.
+type Visibility = FromTo<u64, 0, VISIBILITY_SECONDS_MAX>;
+
 /// Why and when again.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NackAsk {
     /// When it may be tried again; as the queue's `retryBackoff` says when not given.
-    delay_seconds: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    delay_seconds: Option<Delay>,
     /// For whoever looks at it later; 1024 bytes at most.
     reason: Option<String>,
 }
@@ -112,7 +118,8 @@ pub(super) struct NackAsk {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExtendAsk {
     /// Counted from now, 0 to 43200.
-    visibility_timeout_seconds: u64,
+    #[schema(value_type = u64)]
+    visibility_timeout_seconds: Visibility,
 }
 
 /// Handles of messages that are done.
@@ -130,7 +137,8 @@ pub(super) struct NackMany {
     /// 1 to 1000.
     receipt_handles: Vec<String>,
     /// See `:nack` of one.
-    delay_seconds: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    delay_seconds: Option<Delay>,
     /// See `:nack` of one.
     reason: Option<String>,
 }
@@ -142,7 +150,8 @@ pub(super) struct ExtendMany {
     /// 1 to 1000.
     receipt_handles: Vec<String>,
     /// Counted from now, 0 to 43200.
-    visibility_timeout_seconds: u64,
+    #[schema(value_type = u64)]
+    visibility_timeout_seconds: Visibility,
 }
 
 /// What came of each handle, in their order.
@@ -175,29 +184,27 @@ fn forged() -> Problem {
 
 fn nack_of(
     queue: &str,
-    delay_seconds: Option<u64>,
+    delay_seconds: Option<Delay>,
     reason: Option<&str>,
 ) -> Result<impl Fn(Vec<Receipt>) -> Command, Problem> {
-    within("delaySeconds", delay_seconds.unwrap_or(0), 0, SECONDS_MAX)?;
     if reason.is_some_and(|reason| reason.len() > REASON_BYTES_MAX) {
         let detail = format!("at reason: it must have from 0 to {REASON_BYTES_MAX} bytes");
         return Err(ProblemKind::InvalidBody.because(detail));
     }
     let (queue, reason) = (queue.to_owned(), reason.map(str::to_owned));
-    let delay_ms = delay_seconds.map(|seconds| seconds * 1000);
+    let delay_ms = delay_seconds.map(|seconds| seconds.0 * 1000);
     Ok(move |receipts| {
         let (queue, reason) = (queue.clone(), reason.clone());
         Command::Nack(Nack { queue, receipts, delay_ms, reason })
     })
 }
 
-fn extend_of(queue: &str, seconds: u64) -> Result<impl Fn(Vec<Receipt>) -> Command, Problem> {
-    within("visibilityTimeoutSeconds", seconds, 0, VISIBILITY_SECONDS_MAX)?;
+fn extend_of(queue: &str, seconds: Visibility) -> impl Fn(Vec<Receipt>) -> Command {
     let queue = queue.to_owned();
-    Ok(move |receipts| {
+    move |receipts| {
         let queue = queue.clone();
-        Command::Extend(Extend { queue, receipts, visibility_ms: seconds * 1000 })
-    })
+        Command::Extend(Extend { queue, receipts, visibility_ms: seconds.0 * 1000 })
+    }
 }
 
 fn ack_of(queue: &str) -> impl Fn(Vec<Receipt>) -> Command {
@@ -308,7 +315,7 @@ pub(super) async fn extend(
     Path((name, handle)): Path<(String, String)>,
     body: Json<ExtendAsk>,
 ) -> Result<StatusCode, Problem> {
-    let command = extend_of(&name, body.value.visibility_timeout_seconds)?;
+    let command = extend_of(&name, body.value.visibility_timeout_seconds);
     settle_one(&edge, &caller, &name, &handle, command).await
 }
 
@@ -338,7 +345,7 @@ pub(super) async fn extend_many(
     Path(name): Path<String>,
     body: Json<ExtendMany>,
 ) -> Result<Answer<SettledResults>, Problem> {
-    let command = extend_of(&name, body.value.visibility_timeout_seconds)?;
+    let command = extend_of(&name, body.value.visibility_timeout_seconds);
     settle_many(&edge, &caller, &name, &body.value.receipt_handles, command).await
 }
 

@@ -8,7 +8,7 @@ use queue::{
     Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Reply, Settings, Subscribe, Topic,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::batch::BatchResults;
@@ -46,7 +46,7 @@ pub(super) fn routes(table: Routes) -> Routes {
         .post("/v1/topics/{topic}/subscriptions", "topics.subscribe", subscribe,
             doc("Subscribe")
                 .text("Makes a queue of this name, with these settings, that gets what is published \
-                    from now on and passes the filter. Again with another filter changes it. A queue that is \
+                    from now on and passes the filter. Again with another filter changes it, and without one takes it away. A queue that is \
                     there stays as it is: without settings any will do, with other settings it is 409.")
                 .idempotent().body::<NewSubscription>()
                 .example(r#"{"name": "mailer", "filter": {"kind": [{"prefix": "mail."}]}, "maxReceiveCount": 5, "deadLetterQueue": "mailer-dead"}"#)
@@ -112,12 +112,25 @@ struct SubscriptionView {
 
 /// A subscription to be made: a queue's name and settings, and a filter.
 #[derive(Deserialize, ToSchema)]
+#[serde(try_from = "Map<String, Value>")]
 struct NewSubscription {
-    /// Which messages; all when not given. See redrives.
+    /// Which messages; all when not given, also of a subscription that had a filter. See redrives,
+    /// without what only dead letters have.
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
     #[serde(flatten)]
     queue: NewQueue,
+}
+
+/// A reader of flattened fields does not know which there are.
+impl TryFrom<Map<String, Value>> for NewSubscription {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<NewSubscription, String> {
+        let filter = fields.remove("filter").filter(|filter| !filter.is_null());
+        let queue = NewQueue::with_fields(fields, &["name", "filter", "mode"])?;
+        Ok(NewSubscription { filter, queue })
+    }
 }
 
 /// A subscription that is there now.
@@ -270,7 +283,7 @@ async fn subscribe(
 ) -> Result<(StatusCode, Answer<SubscriptionMade>), Problem> {
     let NewSubscription { filter, queue } = &body.value;
     find(&edge, &caller, &topic).await?;
-    let filter = match filter.as_ref().map(filter::from_json) {
+    let filter = match filter.as_ref().map(filter::of_topic) {
         Some(Err(why)) => return Err(ProblemKind::InvalidBody.because(format!("at filter: {why}"))),
         Some(Ok(filter)) => Some(filter),
         None => None,
