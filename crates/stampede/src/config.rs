@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,12 +20,17 @@ use serde::Deserialize;
 
 use crate::listen::Listen;
 use crate::remote::Usage;
+use crate::values::number;
 
 /// The row store tells of every checkpoint and compaction; that is for finding its bugs.
 const LOG_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
 
 /// The share of traces that begin here and are exported.
 const TRACE_SAMPLE: f64 = 0.01;
+/// How many shards a folder may have.
+const SHARDS: RangeInclusive<u64> = 1..=64;
+/// Days that something is kept.
+const DAYS: RangeInclusive<u64> = 1..=u16::MAX as u64;
 /// What `--help` says of them.
 const EXIT_CODES: &str = "Exit codes: 0 ended as asked, 1 cannot start or go on (port taken, folder \
     in use), 2 flags, files or settings that make no sense: nothing has been made then.";
@@ -41,7 +47,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "STAMPEDE_LISTEN", value_name = "ADDR:PORT")]
     listen: Option<Listen>,
     /// Shards of a new folder [default: one a core]; an old one keeps its number
-    #[arg(long, env = "STAMPEDE_SHARDS", value_name = "N")]
+    #[arg(long, env = "STAMPEDE_SHARDS", value_name = "N", value_parser = number::<u16>(SHARDS))]
     shards: Option<u16>,
     /// A TOML file with these options
     #[arg(long, env = "STAMPEDE_CONFIG", value_name = "FILE")]
@@ -69,20 +75,24 @@ pub(crate) struct ServeFlags {
     /// A JWKS document for the shoppers of a tenant, as TENANT=FILE; may be given more than once
     #[arg(long, env = "STAMPEDE_JWKS", value_name = "TENANT=FILE", value_delimiter = ',')]
     jwks: Vec<String>,
-    /// Where cold data goes, as file:///folder [default: archive in the data folder]
+    /// Where cold data goes, as file:///absolute/path [default: archive in the data folder]
     #[arg(long, env = "STAMPEDE_ARCHIVE", value_name = "URL")]
     archive: Option<String>,
-    /// Memory for what crowds read, in MiB [default: 256]
-    #[arg(long, env = "STAMPEDE_VIEWS_MIB", value_name = "MIB")]
+    /// Memory for what crowds read, in MiB; with 0 each read is made anew [default: 256]
+    #[arg(long, env = "STAMPEDE_VIEWS_MIB", value_name = "MIB",
+          value_parser = number::<u32>(0..=u32::MAX.into()))]
     views_mib: Option<u32>,
     /// Searches in a user's list, 1 to 1000 [default: 10]
-    #[arg(long, env = "STAMPEDE_RECENTS_KEEP", value_name = "N")]
+    #[arg(long, env = "STAMPEDE_RECENTS_KEEP", value_name = "N",
+          value_parser = number::<u16>(1..=1000))]
     recents_keep: Option<u16>,
     /// Days until searches move to the archive [default: 180]
-    #[arg(long, env = "STAMPEDE_RECENTS_ARCHIVE_AFTER_DAYS", value_name = "DAYS")]
+    #[arg(long, env = "STAMPEDE_RECENTS_ARCHIVE_AFTER_DAYS", value_name = "DAYS",
+          value_parser = number::<u16>(DAYS))]
     recents_archive_after_days: Option<u16>,
     /// Days without a search until a user leaves memory [default: 30]
-    #[arg(long, env = "STAMPEDE_RECENTS_IDLE_DAYS", value_name = "DAYS")]
+    #[arg(long, env = "STAMPEDE_RECENTS_IDLE_DAYS", value_name = "DAYS",
+          value_parser = number::<u16>(DAYS))]
     recents_idle_days: Option<u16>,
 }
 
@@ -127,8 +137,11 @@ impl ServeFlags {
             (None, None) => None,
             _ => bail!("--tls-cert and --tls-key go together"),
         };
-        if flags.shards.is_some_and(|shards| !(1..=64).contains(&shards)) {
+        if flags.shards.is_some_and(|shards| !SHARDS.contains(&shards.into())) {
             bail!("--shards must be from 1 to 64");
+        }
+        if let Some(url) = flags.archive.as_deref().filter(|url| !url.starts_with("file:///")) {
+            bail!("--archive {url}: it is like file:///absolute/path");
         }
         let defaults = NodeConfig::default();
         let recents = recents::Settings {

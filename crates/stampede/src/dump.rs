@@ -11,8 +11,17 @@ use kernel::mail::MailCommand;
 use kernel::{Entry, Envelope, ShardId};
 use serde_json::{Value, json};
 
+use crate::remote::Usage;
+
 pub(crate) fn run(data_dir: &Path, only: Option<u16>, from: u64) -> anyhow::Result<ExitCode> {
     let shard_count = node::shard_count(data_dir)?;
+    if let Some(only) = only.filter(|only| *only >= shard_count) {
+        let there = match shard_count {
+            1 => "only shard 0 is".to_owned(),
+            count => format!("shards 0 to {} are", count - 1),
+        };
+        return Err(Usage(format!("--shard {only}: {there} in {}", data_dir.display())).into());
+    }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut code = ExitCode::SUCCESS;
     for shard in (0..shard_count).filter(|shard| only.is_none_or(|only| only == *shard)) {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::IntErrorKind;
 use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
@@ -31,7 +32,10 @@ impl FromStr for Listen {
         }
         let wrong = || format!("{text} is not like 127.0.0.1:7700, [::1]:7700 or localhost:7700");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port = port.parse().map_err(|_| wrong())?;
+        let port = port.parse::<u16>().map_err(|error| match error.kind() {
+            IntErrorKind::PosOverflow => format!("{text}: ports go up to {}", u16::MAX),
+            _ => wrong(),
+        })?;
         // Anything else is no name, and would be looked up for seconds.
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if host.is_empty() || !host.bytes().all(known) {
@@ -114,8 +118,11 @@ mod tests {
         }
         let host = "localhost".to_owned();
         assert_eq!(read("localhost:7700"), Ok(Listen::Name { host, port: 7700 }));
-        for bad in ["", "nowhere", ":7700", "localhost:", "localhost:x", "a:65536", "::1:7700"] {
+        for bad in ["", "nowhere", ":7700", "localhost:", "localhost:x", "::1:7700"] {
             assert!(read(bad).is_err_and(|said| said.contains("localhost:7700")), "{bad}");
+        }
+        for large in ["127.0.0.1:99999", "[::1]:65536", "a:65536"] {
+            assert_eq!(read(large), Err(format!("{large}: ports go up to 65535")));
         }
         assert!(read("http://localhost:7700").is_err());
     }

@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod dump;
 mod listen;
+mod mistakes;
 mod queues;
 mod remote;
 mod serve;
@@ -12,15 +13,13 @@ mod show;
 mod simulate;
 mod streams;
 mod topics;
+mod values;
 mod work;
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::Resettable;
-use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The backend for the moment everyone arrives at once.
 #[derive(Parser)]
@@ -47,10 +46,10 @@ enum Command {
         /// The data folder.
         data_dir: PathBuf,
         /// Only this shard.
-        #[arg(long)]
+        #[arg(long, value_parser = values::number::<u16>(0..=u16::MAX.into()))]
         shard: Option<u16>,
         /// Only entries from this index on.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = values::number::<u64>(0..=u64::MAX))]
         from: u64,
     },
     /// Run the simulator: one process, one seed, every fault.
@@ -69,7 +68,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match parsed() {
         Ok(cli) => cli,
-        Err(error) => return not_understood(&error),
+        Err(error) => return mistakes::not_understood(&error, &Cli::command()),
     };
     let result = match cli.command {
         Command::Serve(flags) => {
@@ -96,81 +95,8 @@ fn main() -> ExitCode {
 }
 
 fn parsed() -> Result<Cli, clap::Error> {
-    let matches = without_empty_variables(Cli::command()).try_get_matches()?;
+    let matches = mistakes::prepared(Cli::command()).try_get_matches()?;
     Cli::from_arg_matches(&matches)
-}
-
-/// Where what is usual would do harm in silence: data in a folder that is thrown away, no TLS.
-const NEVER_EMPTY: [&str; 4] =
-    ["STAMPEDE_DATA", "STAMPEDE_CONFIG", "STAMPEDE_TLS_CERT", "STAMPEDE_TLS_KEY"];
-
-/// A variable that is empty counts as not set: that is what `STAMPEDE_KEY= stampede …` means, and a
-/// compose file whose `${STAMPEDE_KEY}` is nothing. Some must not be.
-fn without_empty_variables(command: clap::Command) -> clap::Command {
-    let may_be = |name: &OsStr| !NEVER_EMPTY.iter().any(|never| name == *never);
-    let is_empty = |arg: &Arg| {
-        let name = arg.get_env().filter(|name| may_be(name));
-        name.and_then(std::env::var_os).is_some_and(|value| value.is_empty())
-    };
-    command
-        .mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg })
-        .mut_subcommands(without_empty_variables)
-}
-
-/// Help and the version as they are; a mistake in one line.
-fn not_understood(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        // Nobody reads it, perhaps.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
-    }
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let _ = error.print();
-        return ExitCode::from(2);
-    }
-    let text = error.to_string();
-    let what = text.split("\n\n").next().unwrap_or_default();
-    let what = what.strip_prefix("error: ").unwrap_or(what).to_owned();
-    let what = empty_variable(error)
-        .map_or(what, |variable| format!("{variable} is empty: give it a value, or do not set it"));
-    let words: Vec<_> = what.split_whitespace().collect();
-    let near = near(error).map_or(";".to_owned(), |near| format!(": did you mean {near}?"));
-    eprintln!("stampede: {}{near} see --help", words.join(" "));
-    ExitCode::from(2)
-}
-
-/// The variable that must not be empty and is, if that is what is wrong: the error names its flag, which
-/// nobody has written.
-fn empty_variable(error: &clap::Error) -> Option<&'static str> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
-    let is_written = std::env::args_os()
-        .any(|arg| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(flag)));
-    if is_written || text(ContextKind::InvalidValue) != Some("") {
-        return None;
-    }
-    let variable = flag.replace("--", "STAMPEDE_").replace('-', "_").to_uppercase();
-    NEVER_EMPTY.into_iter().find(|name| *name == variable)
-}
-
-/// What there is and looks like what was written, most alike first.
-fn near(error: &clap::Error) -> Option<String> {
-    // Of values all are told anyway.
-    let names = match error.get(ContextKind::SuggestedSubcommand) {
-        None => error.get(ContextKind::SuggestedArg),
-        subcommands => subcommands,
-    };
-    match names? {
-        ContextValue::String(name) => Some(name.clone()),
-        // The most alike comes last.
-        ContextValue::Strings(names) if !names.is_empty() => {
-            Some(names.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" or "))
-        }
-        _ => None,
-    }
 }
 
 /// The error and its causes; a cause that is part of what was said already is not said again.

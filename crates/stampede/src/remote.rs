@@ -4,11 +4,12 @@ use std::future::Future;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use client::{Client, Error};
+
+use crate::values::in_units;
 
 /// What `--help` says of them.
 pub(crate) const EXIT_CODES: &str =
@@ -117,6 +118,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
 
 /// What the API calls a thing, and the flag that says it here.
 const FLAGS: &[(&str, &str)] = &[
+    ("mode", "--fifo"),
     ("retentionSeconds", "--retention"),
     ("defaultVisibilityTimeoutSeconds", "--visibility"),
     ("visibilityTimeoutSeconds", "--visibility"),
@@ -127,6 +129,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("deadLetterQueue", "--dead-letter"),
     ("retryBackoff.baseSeconds", "--backoff"),
     ("retryBackoff.maxSeconds", "--backoff-max"),
+    ("retryBackoff.jitter", "--no-jitter"),
     ("deduplicateByBody", "--dedup-by-body"),
     ("maxMessagesPerSecond", "--rate"),
     ("maxMessages", "--max-messages"),
@@ -137,6 +140,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("maxBodyBytes", "--max-body-bytes"),
     ("largeBodies", "--large-bodies"),
     ("tags", "--tag"),
+    ("partitions", "--partitions"),
+    ("retentionBytes", "--retention-bytes"),
     ("waitSeconds", "--wait"),
     ("messageGroupId", "--group"),
     ("deduplicationKey", "--dedup"),
@@ -150,6 +155,9 @@ const FLAGS: &[(&str, &str)] = &[
 /// A refusal in the words of the command line: names of fields become flags, where it speaks of
 /// one.
 pub(crate) fn in_flags(refusal: &str) -> String {
+    if let Some((before, fields)) = refusal.split_once(OTHER_SETTINGS) {
+        return format!("{before}{OTHER_SETTINGS}{}", each_in_flags(fields));
+    }
     // A field's own name is no other word; short ones are, and count only where a place is told.
     let is_word = |c: char| c.is_ascii_alphanumeric();
     let (at, rest) = match refusal.strip_prefix("at ") {
@@ -162,10 +170,31 @@ pub(crate) fn in_flags(refusal: &str) -> String {
         let queried = named.and_then(|after| after.strip_prefix("` in the query"));
         if let Some(after) = queried.or(named.filter(|_| at)) {
             let after = after.strip_prefix('.').map_or(after.to_owned(), |name| format!(" {name}"));
+            let after = if field.ends_with("Seconds") { with_units(&after) } else { after };
             return format!("{flag}{}", in_words(&after));
         }
     }
     in_words(refusal)
+}
+
+/// What comes before the names of fields in which a thing is not what is wanted.
+const OTHER_SETTINGS: &str = "with other settings: ";
+
+/// Names of fields alone, of which all that have a flag become it, and the code of the refusal.
+fn each_in_flags(fields: &str) -> String {
+    let (fields, code) = fields.split_at(fields.find(" (").unwrap_or(fields.len()));
+    let in_flags = |field: &str| {
+        let found = FLAGS.iter().find(|(name, _)| *name == field);
+        found.map_or(field, |(_, flag)| *flag).to_owned()
+    };
+    let flags: Vec<_> = fields.split(", ").map(in_flags).collect();
+    format!("{}{code}", flags.join(", "))
+}
+
+/// `from 0 to 43200`, which are seconds, as `from 0 to 12h`.
+fn with_units(text: &str) -> String {
+    let unit = |word: &str| word.parse().map_or(word.to_owned(), in_units);
+    text.split(' ').map(unit).collect::<Vec<_>>().join(" ")
 }
 
 fn in_words(text: &str) -> String {
@@ -196,6 +225,10 @@ pub(crate) fn told(error: &Error) -> String {
             "{said}; the server's certificate says CA:TRUE: an authority may sign a server's \
              certificate but not be one (openssl: -addext basicConstraints=critical,CA:FALSE)"
         ),
+        // What rustls says of an answer that is none of TLS.
+        Error::Unreachable { .. } if said.contains("InvalidContentType") => {
+            format!("{said}; the server does not speak TLS there: try http://")
+        }
         Error::Unreachable { .. } if said.contains("certificate") => {
             format!("{said}; --ca-cert or STAMPEDE_CA_CERT names whom to trust")
         }
@@ -213,33 +246,29 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// `30`, `30s`, `5m`, `2h` or `1d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => 1,
-    };
-    let number: u64 = number.parse().map_err(|_| "it is like 30, 30s, 5m, 2h or 1d".to_owned())?;
-    number.checked_mul(factor).map(Duration::from_secs).ok_or_else(|| "too long".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{duration, in_flags};
+    use super::in_flags;
 
     #[test]
     fn fields_are_told_as_flags() {
         for (said, told) in [
             (
                 "at retentionSeconds: it must be from 1 to 9 (400)",
-                "--retention: it must be from 1 to 9 (400)",
+                "--retention: it must be from 1s to 9s (400)",
             ),
+            (
+                "at visibilityTimeoutSeconds: it must be from 0 to 43200 (400)",
+                "--visibility: it must be from 0 to 12h (400)",
+            ),
+            (
+                "there is a queue `mode`, with other settings: mode, retryBackoff.jitter, tags, \
+                 attributes of SQS (409, conflict)",
+                "there is a queue `mode`, with other settings: --fifo, --no-jitter, --tag, \
+                 attributes of SQS (409, conflict)",
+            ),
+            ("with other settings: partitions", "with other settings: --partitions"),
+            ("there is one with other settings (409)", "there is one with other settings (409)"),
             ("at attributes.kind: no", "--attribute kind: no"),
             ("at filter: a: no", "--filter: a: no"),
             ("`limit` in the query: it must be from 1 to 9", "--max: it must be from 1 to 9"),
@@ -253,16 +282,6 @@ mod tests {
             ("there is no queue `maxMessagesX`", "there is no queue `maxMessagesX`"),
         ] {
             assert_eq!(in_flags(said), told);
-        }
-    }
-
-    #[test]
-    fn durations_have_units() {
-        let seconds = |text| duration(text).map(|duration| duration.as_secs());
-        assert_eq!([seconds("7"), seconds("7s"), seconds("2m")], [Ok(7), Ok(7), Ok(120)]);
-        assert_eq!([seconds("1h"), seconds("1d"), seconds("0")], [Ok(3600), Ok(86_400), Ok(0)]);
-        for bad in ["", "s", "-1", "1.5", "1w", "99999999999999999999", "999999999999999999d"] {
-            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -5,19 +5,22 @@ use std::process::ExitCode;
 use clap::Args;
 use sim::{Arguments, Choice};
 
+use crate::values::number;
+
 #[derive(Args)]
 pub(crate) struct SimFlags {
     /// The seed to run; with --runs, the first of them
-    #[arg(long)]
+    #[arg(long, value_parser = number::<u64>(0..=u64::MAX))]
     seed: Option<u64>,
-    /// The machine under test: recents, tenants, probe, or all in turn
+    /// The machine under test: recents, probe, tenants, queue, streams, or all in turn
     #[arg(long, default_value = "all")]
     machine: Choice,
     /// How many seeds to run [default: 1 with --seed, 1000 without]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = number::<u64>(1..=u64::MAX))]
     runs: Option<u64>,
     /// Steps with faults in each run
-    #[arg(long, default_value_t = Arguments::default().steps)]
+    #[arg(long, default_value_t = Arguments::default().steps,
+          value_parser = number::<u64>(0..=u64::MAX))]
     steps: u64,
 }
 

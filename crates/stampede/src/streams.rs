@@ -2,14 +2,17 @@
 
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use client::{Client, GroupSummary, NewRecord, NewStream, Record, SeekTo, StreamInfo};
 use serde_json::value::RawValue;
+use streams::PARTITIONS_MAX;
 
-use crate::remote::{ServerFlags, Usage, block_on, duration, print};
+use crate::remote::{ServerFlags, Usage, block_on, print};
 use crate::show::{self, json_lines, one_line, table};
+use crate::values::{duration, number};
 
 #[derive(Args)]
 pub(crate) struct StreamFlags {
@@ -64,14 +67,30 @@ struct CreateFlags {
     /// 1 to 80 of A-Z a-z 0-9 . - _
     name: String,
     /// So many members of a group can share the work
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = number::<u16>(1..=PARTITIONS_MAX.into()))]
     partitions: u16,
     /// Drop records that are older, like 7d, which is usual; `forever` keeps them
-    #[arg(long, value_name = "TIME")]
-    retention: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = retention, allow_hyphen_values = true)]
+    retention: Option<Retention>,
     /// Keep the newest so many bytes of each partition
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     retention_bytes: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Retention {
+    ForEver,
+    For(Duration),
+}
+
+fn retention(text: &str) -> Result<Retention, String> {
+    match text {
+        "forever" => Ok(Retention::ForEver),
+        _ => duration(text)
+            .map(Retention::For)
+            .map_err(|why| format!("{why}; forever keeps them all")),
+    }
 }
 
 #[derive(Args)]
@@ -90,13 +109,13 @@ struct ReadFlags {
     /// The stream
     stream: String,
     /// The partition; one after the other when not given
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = number::<u16>(0..=u64::from(PARTITIONS_MAX) - 1))]
     partition: Option<u16>,
     /// Where to begin in a partition; at the first that is kept when not given
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = number::<u64>(0..=u64::MAX))]
     offset: u64,
     /// Records at most, up to 1000
-    #[arg(long, short = 'n', default_value_t = 10)]
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = number::<u32>(1..=1000))]
     max: u32,
 }
 
@@ -160,13 +179,10 @@ async fn show(client: &Client, json: bool, name: &str) -> anyhow::Result<ExitCod
 
 async fn create(client: &Client, json: bool, flags: CreateFlags) -> anyhow::Result<ExitCode> {
     let mut stream = NewStream::new(flags.name).partitions(flags.partitions);
-    stream = match flags.retention.as_deref() {
+    stream = match flags.retention {
         None => stream,
-        Some("forever") => stream.keep_for_ever(),
-        Some(text) => {
-            let wrong = |why| Usage(format!("--retention {text}: {why}, or forever"));
-            stream.retention(duration(text).map_err(wrong)?)
-        }
+        Some(Retention::ForEver) => stream.keep_for_ever(),
+        Some(Retention::For(time)) => stream.retention(time),
     };
     if let Some(bytes) = flags.retention_bytes {
         stream = stream.retention_bytes(bytes);
@@ -230,13 +246,17 @@ async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     }
     let mut input = BufReader::new(std::io::stdin().lock());
-    loop {
-        let lines = some_lines(&mut input).context("cannot read stdin")?;
-        if lines.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        send(&lines).await?;
+    let mut lines = some_lines(&mut input).context("cannot read stdin")?;
+    if lines.is_empty() {
+        // Mostly the command that was to write it has failed.
+        let why = "is empty, so nothing was appended; \"\" as the value appends an empty text";
+        return Err(Usage(format!("stdin {why}")).into());
     }
+    while !lines.is_empty() {
+        send(&lines).await?;
+        lines = some_lines(&mut input).context("cannot read stdin")?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<ExitCode> {

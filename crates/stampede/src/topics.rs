@@ -34,7 +34,7 @@ enum TopicCommand {
     },
     /// Make a queue that gets what is published from now on
     ///
-    /// Again with another filter changes it.
+    /// Again with another filter changes it, and again without --filter takes the filter away.
     Subscribe(Box<SubscribeFlags>),
     /// Have a queue get no more; it stays, with what is in it
     Unsubscribe {
@@ -69,7 +69,8 @@ struct SubscribeFlags {
     topic: String,
     /// The queue, which is made if it is not there; one that is there stays as it is
     queue: String,
-    /// Only messages that it matches, as JSON: {"kind": ["mail", {"prefix": "sms."}]}
+    /// Only messages that it matches, as JSON: {"kind": ["mail", {"prefix": "sms."}]}; without,
+    /// all that is published, also when there was a filter before
     #[arg(long, value_name = "JSON")]
     filter: Option<String>,
     #[command(flatten)]
@@ -126,7 +127,9 @@ async fn subscribe(client: &Client, json: bool, flags: &SubscribeFlags) -> anyho
     let filter = filter(flags.filter.as_deref())?;
     let queue = flags.settings.queue(&flags.queue)?;
     let made = client.topics().subscribe(&flags.topic, &queue, filter.as_ref()).await?;
-    let said = format!("{} gets what is published to {}\n", made.name, flags.topic);
+    let (all, which) =
+        if filter.is_some() { ("what", " and matches the filter") } else { ("all that", "") };
+    let said = format!("{} gets {all} is published to {}{which}\n", made.name, flags.topic);
     Ok(if json { show::json_lines(&[made])? } else { said })
 }
 
@@ -134,6 +137,7 @@ async fn publish(client: &Client, json: bool, flags: &PublishFlags) -> anyhow::R
     let message = flags.message.whole()?;
     let published = client.topics().publish(&flags.topic, &message).await?;
     let client::Published { message_id, sequence, subscriptions, .. } = &published;
-    let said = format!("{message_id} is number {sequence}, for {subscriptions} subscriptions\n");
+    let s = if *subscriptions == 1 { "" } else { "s" };
+    let said = format!("{message_id} is number {sequence}, for {subscriptions} subscription{s}\n");
     Ok(if json { show::json_lines(&[published])? } else { said })
 }

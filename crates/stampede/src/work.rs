@@ -17,7 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use crate::remote::{EXIT_CODES, KEY_VARIABLE, ServerFlags, block_on, duration};
+use crate::remote::{EXIT_CODES, KEY_VARIABLE, ServerFlags, block_on};
+use crate::values::{lease, number};
 
 /// Bytes of the last line of stderr that become part of a reason.
 const LAST_LINE_BYTES_MAX: usize = 900;
@@ -47,10 +48,10 @@ pub(crate) struct WorkFlags {
     queue: String,
     /// Commands that run at the same time
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
+          value_parser = number::<u16>(1..=1000))]
     concurrency: u16,
     /// How long a worker that dies holds its messages; commands may take longer
-    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_parser = lease, value_name = "TIME", default_value = "30s")]
     visibility: Duration,
     /// End when the queue is empty; each message is tried once, and a failure makes the exit code 1
     #[arg(long)]

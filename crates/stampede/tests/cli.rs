@@ -218,6 +218,13 @@ fn check_and_dump_read_a_folder_and_name_the_damage() {
     let dump = text(&run(&["dump", path(&dir)]).stdout);
     assert!(dump.lines().count() > 50, "an entry a line");
     assert!(dump.contains("query 7") && dump.contains("\"machine\":\"recents\""), "{dump}");
+    assert_eq!(text(&run(&["dump", path(&dir), "--shard", "0"]).stdout), dump);
+    let lost = run(&["dump", path(&dir), "--shard", "9"]);
+    assert_eq!(lost.status.code(), Some(2));
+    let said = text(&lost.stderr);
+    assert!(said.starts_with("stampede: --shard 9: only shard 0 is in "), "{said}");
+    let below = run(&["dump", path(&dir), "--from", "-1"]);
+    assert!(text(&below.stderr).contains("a whole number, 0 or more"), "{}", text(&below.stderr));
     let line = dump.lines().find(|line| line.contains("query 7\"") || line.contains("query 7\\\""));
     let entry: serde_json::Value = serde_json::from_str(line.expect("it is there")).expect("JSON");
     let file = dir.path().join("shard-00/log").join(entry["file"].as_str().expect("a file"));
@@ -295,6 +302,19 @@ fn flag_wins_over_variable_and_variable_over_file() {
 }
 
 #[test]
+fn a_server_with_no_memory_for_crowds_makes_each_read_anew() {
+    let dir = folder();
+    let server = Server::start(dir.path(), &["--dev", "--shards", "1", "--views-mib", "0"]);
+    for n in 0..3 {
+        server.search("ann", &format!("query {n}"));
+        assert_eq!(server.list("ann").matches("query").count(), n + 1);
+    }
+    assert_eq!(server.list("ann"), server.list("ann"));
+    let help = text(&run(&["serve", "--help"]).stdout);
+    assert!(help.contains("with 0 each read is made anew"), "{help}");
+}
+
+#[test]
 fn simulator_runs_a_seed_and_says_what_it_did() {
     let output = run(&["sim", "--seed", "7", "--machine", "recents", "--steps", "300"]);
     assert!(output.status.success(), "{}", text(&output.stdout));
@@ -303,5 +323,11 @@ fn simulator_runs_a_seed_and_says_what_it_did() {
     let said = text(&run(&many).stdout);
     assert!(said.ends_with("\nall 3 seeds held\n"), "{said}");
     let unknown = run(&["sim", "--machine", "nothing"]);
-    assert!(text(&unknown.stderr).contains("recents, probe, tenants, queue, streams or all"));
+    let said = text(&unknown.stderr);
+    let machines = said.split("nothing: ").nth(1).and_then(|rest| rest.split(" or all").next());
+    let machines = machines.unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(machines, "recents, probe, tenants, queue, streams");
+    let help = text(&run(&["sim", "--help"]).stdout);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&format!("under test: {machines}, or all")), "{help}");
 }

@@ -40,6 +40,8 @@ fn what_is_written_wrong_is_told_by_name_before_anything_is_made() {
     let broken = write("broken.toml", "shards = \n");
     let mistyped = write("mistyped.toml", "# Mine\n\nlisten = \"nowhere\"\n");
     let keyless = format!("shop={}", write("keys.json", "{}"));
+    let archive = write("archive.toml", "archive = \"file://folder\"\n");
+    let shards = write("shards.toml", "shards = 65\n");
     let lost = format!("{unknown}.lost");
     for (options, said) in [
         (&["--dev", "--listen", "0.0.0.0:0"][..], "loopback"),
@@ -48,16 +50,22 @@ fn what_is_written_wrong_is_told_by_name_before_anything_is_made() {
         (&["--config", &mistyped], "mistyped.toml, line 3: "),
         (&["--config", &lost], "unknown.toml.lost: No such file"),
         (&["--shards", "0"], "--shards"),
-        (&["--shards", "some"], "--shards"),
+        (&["--shards", "some"], "it must be a whole number from 1 to 64"),
+        (&["--shards", "100000"], "it must be a whole number from 1 to 64"),
+        (&["--views-mib", "-1"], "--views-mib <MIB>': it must be a whole number from 0"),
         (&["--shard", "2"], "--shard"),
         (&["--recents-keep", "0"], "recents-keep"),
         (&["--tls-cert", "x.pem"], "--tls-key"),
         (&["--jwks", "nothing"], "TENANT=FILE"),
         (&["--jwks", "shop=lost.json"], "--jwks shop=lost.json: No such file"),
         (&["--jwks", &keyless], "keys.json: "),
-        (&["--archive", "s3://bucket"], "s3://bucket"),
+        (&["--archive", "s3://bucket"], "--archive s3://bucket: it is like file:///absolute/path"),
+        (&["--archive", "file://folder"], "--archive file://folder: it is like file:///absolute"),
+        (&["--config", &archive], "--archive file://folder: it is like file:///absolute/path"),
+        (&["--config", &shards], "--shards must be from 1 to 64"),
         (&["--otlp", "ftp://host"], "--otlp ftp://host"),
         (&["--listen", "nowhere"], "nowhere is not like 127.0.0.1:7700"),
+        (&["--listen", "127.0.0.1:99999"], "127.0.0.1:99999: ports go up to 65535"),
         (&["--listen", ":7700"], "localhost:7700"),
         (&["--listen", "name.invalid:7700"], "--listen name.invalid:7700: name.invalid has no"),
         (&["--log", "=="], "--log"),
@@ -193,6 +201,23 @@ fn an_empty_variable_that_must_not_be_is_refused() {
         );
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "{variable}");
     }
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_told_by_its_name() {
+    let dir = folder();
+    let said = |options: &[&str]| {
+        let mut command = stampede();
+        command.env("STAMPEDE_RECENTS_KEEP", "abc").current_dir(dir.path()).arg("serve");
+        let output = command.args(options).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(WRITTEN), "{options:?}");
+        text(&output.stderr)
+    };
+    let (why, see) = ("it must be a whole number from 1 to 1000", "see --help\n");
+    let told = format!("stampede: invalid value 'abc' for STAMPEDE_RECENTS_KEEP: {why}; {see}");
+    assert_eq!(said(&[]), told);
+    let told = format!("stampede: invalid value 'abc' for '--recents-keep <N>': {why}; {see}");
+    assert_eq!(said(&["--recents-keep", "abc"]), told);
 }
 
 #[test]

@@ -131,13 +131,25 @@ fn streams_are_used_by_hand_and_by_scripts() {
 #[test]
 fn mistakes_are_told_in_one_line() {
     let server = Server::start();
+    server.says(&["create", "kept"]);
     for (arguments, code, what) in [
         (&["read", "none"][..], 1, "there is no stream `none`"),
         (&["append", "none", "x"], 1, "there is no stream `none`"),
         (&["delete", "none"], 1, "there is no stream `none`"),
         (&["create", "a b"], 1, "name"),
-        (&["create", "s", "--partitions", "2000"], 1, "partitions"),
-        (&["create", "s", "--retention", "soon"], 2, "--retention soon"),
+        (&["create", "s", "--partitions", "2000"], 2, "a whole number from 1 to 1024"),
+        (&["create", "s", "--partitions", "0"], 2, "'--partitions <N>': it must be a whole number"),
+        (&["create", "s", "--retention", "soon"], 2, "2h or 1d; forever keeps them all"),
+        (&["create", "s", "--retention", "-5s"], 2, "it must not be less than 0"),
+        (&["create", "s", "--retention", "9999d"], 1, "--retention: it must be from 1s to 3650d"),
+        (&["create", "s", "--retention-bytes", "-1"], 2, "a whole number, 1 or more"),
+        (&["read", "s", "-n", "5000"], 2, "a whole number from 1 to 1000"),
+        (&["append", "kept"], 2, "stdin is empty, so nothing was appended"),
+        (
+            &["create", "kept", "--partitions", "2", "--retention", "5d", "--retention-bytes", "5"],
+            1,
+            "with other settings: --partitions, --retention, --retention-bytes (409",
+        ),
         (&["seek", "none", "g", "0="], 2, "0=5,1=7"),
         (&["seek", "none", "g", "5"], 2, "earliest, latest, a time"),
         (&["seek", "none"], 2, "GROUP"),

@@ -11,8 +11,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Client, PeekState, QueueInfo, Receive};
 
-use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, duration, print};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, print};
 use crate::show;
+use crate::values::{duration, number};
 
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
@@ -96,8 +97,7 @@ struct ReceiveFlags {
     /// The queue
     queue: String,
     /// Messages at most, up to 100
-    #[arg(long, short = 'n', default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(long, short = 'n', default_value_t = 1, value_parser = number::<u16>(1..=100))]
     max: u16,
     /// Wait so long for the first, up to 20s
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
@@ -115,8 +115,7 @@ struct PeekFlags {
     /// The queue
     queue: String,
     /// Messages at most, up to 1000
-    #[arg(long, short = 'n', default_value_t = 10,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = number::<u16>(1..=1000))]
     max: u16,
     /// Which
     #[arg(long, value_enum, default_value_t = StateName::Visible)]

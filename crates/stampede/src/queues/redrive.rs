@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::remote::{filter, print};
 use crate::show;
+use crate::values::number;
 
 /// Between looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -26,16 +27,16 @@ pub(super) struct RedriveFlags {
     #[arg(required_unless_present_any = ["status", "cancel"])]
     queue: Option<String>,
     /// Where to; the queue that each message died in when not given
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, alias = "target", value_name = "QUEUE")]
     to: Option<String>,
     /// Messages a second, at most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=100_000))]
     rate: Option<u32>,
     /// Only messages that it matches, as JSON: {"$originalQueue": ["mail"]}
     #[arg(long, value_name = "JSON")]
     filter: Option<String>,
     /// Messages, at most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     limit: Option<u64>,
     /// Count what would be moved, and move nothing
     #[arg(long)]
@@ -74,6 +75,12 @@ pub(super) async fn run(
         limit: flags.limit,
         dry_run: flags.dry_run,
     };
+    let follow_as = Follow {
+        json,
+        dry_run: flags.dry_run,
+        // Of what is skipped then, the reason is known.
+        only_the_dead: ask.target_queue.is_none() && ask.filter.is_none(),
+    };
     let id = redrives.begin(&queue, &ask).await?;
     if flags.detach {
         let said = serde_json::json!({"redriveId": id});
@@ -84,7 +91,7 @@ pub(super) async fn run(
     let mut interrupt = signal(SignalKind::interrupt())?;
     eprintln!("redrive {id}");
     tokio::select! {
-        end = follow(&redrives, &id, json, flags.dry_run) => end,
+        end = follow(&redrives, &id, &follow_as) => end,
         _ = interrupt.recv() => {
             eprintln!("{id} goes on; to end it: stampede queue redrive --cancel {id}");
             Ok(ExitCode::from(INTERRUPTED))
@@ -92,13 +99,17 @@ pub(super) async fn run(
     }
 }
 
-/// Until it is at its end.
-async fn follow(
-    redrives: &Redrives,
-    id: &str,
+/// How to follow one.
+struct Follow {
     json: bool,
     dry_run: bool,
-) -> anyhow::Result<ExitCode> {
+    /// All are asked for that died in another queue, and no others.
+    only_the_dead: bool,
+}
+
+/// Until it is at its end.
+async fn follow(redrives: &Redrives, id: &str, how: &Follow) -> anyhow::Result<ExitCode> {
+    let &Follow { json, dry_run, only_the_dead } = how;
     let bar =
         if std::io::stderr().is_terminal() && !json { spinner() } else { ProgressBar::hidden() };
     let mut last = None;
@@ -118,6 +129,12 @@ async fn follow(
     bar.finish_and_clear();
     if !json {
         print(&format!("{}\n", said(&end, dry_run)))?;
+    }
+    if only_the_dead && end.skipped > 0 {
+        eprintln!(
+            "stampede: without --to only messages that died in another queue are moved, and {} did not",
+            end.skipped
+        );
     }
     Ok(if end.state == RedriveState::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -153,9 +170,25 @@ fn said(redrive: &Redrive, dry_run: bool) -> String {
         said.push_str(&format!(", about {} left", redrive.left()));
     }
     if let Some(why) = &redrive.failure_reason {
-        said.push_str(&format!(": {why}"));
+        said.push_str(&format!(": {}", what_to_do(redrive, why)));
     }
     said
+}
+
+/// Why it has failed, and what to do about it.
+fn what_to_do(redrive: &Redrive, why: &str) -> String {
+    let target = redrive.target_queue.as_ref();
+    let queue = target.map_or("the queue they died in".to_owned(), |name| format!("`{name}`"));
+    let from = &redrive.queue;
+    match why {
+        "queue-not-found" => {
+            format!("{why}: {queue} is not there: make it, or name another with --to")
+        }
+        "other-mode" => format!(
+            "{why}: of {queue} and `{from}` only one is FIFO: name one like `{from}` with --to"
+        ),
+        other => other.to_owned(),
+    }
 }
 
 fn where_and_when(redrive: &Redrive) -> String {
@@ -197,6 +230,30 @@ mod tests {
         let failed = redrive(json!({"state": "failed", "failureReason": "no queue `jobs`"}));
         let told = "failed: 3 moved, 3 matched, 2 skipped, about 95 left: no queue `jobs`";
         assert_eq!(said(&failed, false), told);
+    }
+
+    #[test]
+    fn a_redrive_that_failed_says_which_queue_it_is_and_what_to_do() {
+        let failed = |why: &str, target: Option<&str>| {
+            said(
+                &redrive(
+                    json!({"state": "failed", "failureReason": why, "targetQueue": target, "waiting": 0}),
+                ),
+                false,
+            )
+        };
+        let first = "failed: 3 moved, 3 matched, 2 skipped";
+        let lost = "is not there: make it, or name another with --to";
+        for (target, queue) in [(Some("jobs"), "`jobs`"), (None, "the queue they died in")] {
+            let told = failed("queue-not-found", target);
+            assert_eq!(told, format!("{first}: queue-not-found: {queue} {lost}"));
+            let told = failed("other-mode", target);
+            let only = format!("of {queue} and `dead` only one is FIFO");
+            assert_eq!(
+                told,
+                format!("{first}: other-mode: {only}: name one like `dead` with --to")
+            );
+        }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use client::{Attribute, Client, Outgoing, Queue};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::remote::{Usage, duration, in_flags, print};
+use crate::remote::{Usage, in_flags, print};
 use crate::show;
+use crate::values::{duration, number};
 
 /// Lines in one request, at most; a slow stdin sends what it has.
 const LINES_AT_ONCE: usize = 500;
@@ -53,7 +54,7 @@ pub(crate) struct MessageFlags {
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     /// 0 to 9; higher goes first
-    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(0..=9))]
+    #[arg(long, value_parser = number::<u8>(0..=9))]
     priority: Option<u8>,
 }
 

@@ -1,11 +1,13 @@
 //! Settings of a queue, as flags: of one to be made, and of one that is there.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Args;
 use client::{Backoff, Bound, NewQueue, QueueSettings, QueueUpdate};
 
-use crate::remote::{Usage, duration};
+use crate::remote::Usage;
+use crate::values::{duration, number};
 
 /// The longest pause when only the first is given.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
@@ -25,7 +27,7 @@ pub(crate) struct SettingsFlags {
     #[arg(long, value_parser = duration, value_name = "TIME")]
     receive_wait: Option<Duration>,
     /// Receives after which a message is dead; goes with --dead-letter
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=1000))]
     max_receives: Option<u32>,
     /// Where dead messages go; goes with --max-receives
     #[arg(long, value_name = "QUEUE")]
@@ -43,22 +45,22 @@ pub(crate) struct SettingsFlags {
     #[arg(long, value_parser = duration, value_name = "TIME")]
     dedup_window: Option<Duration>,
     /// Refuse messages beyond this number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     max_messages: Option<u64>,
     /// Refuse messages beyond this number of bytes in the queue
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     max_bytes: Option<u64>,
     /// Refuse messages beyond this number in a second
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=1_000_000))]
     max_publish_per_second: Option<u32>,
     /// Refuse messages while the oldest that can be received has waited for longer, like 10m
     #[arg(long, value_parser = duration, value_name = "TIME")]
     max_age: Option<Duration>,
     /// Lease no more than this number of messages at a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     max_inflight: Option<u64>,
     /// Refuse bodies of more bytes, with their attributes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     max_body_bytes: Option<u64>,
     /// A note on the queue; may be given more than once, and those that were there go
     #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = tag)]
@@ -77,6 +79,9 @@ impl SettingsFlags {
         if self.backoff.is_none() && (self.backoff_max.is_some() || self.no_jitter) {
             let flag = if self.no_jitter { "--no-jitter" } else { "--backoff-max" };
             return Err(Usage(format!("{flag} needs --backoff: the first pause after a failure")));
+        }
+        if let Some(name) = self.tag_given_twice() {
+            return Err(Usage(format!("--tag {name}: it is given twice")));
         }
         Ok(QueueSettings {
             retention_seconds: seconds(self.retention),
@@ -100,6 +105,11 @@ impl SettingsFlags {
             tags: (!self.tags.is_empty()).then(|| self.tags.iter().cloned().collect()),
             ..QueueSettings::default()
         })
+    }
+
+    fn tag_given_twice(&self) -> Option<&str> {
+        let mut names = BTreeSet::new();
+        self.tags.iter().map(|(name, _)| name.as_str()).find(|name| !names.insert(*name))
     }
 }
 

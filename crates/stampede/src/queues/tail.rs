@@ -9,6 +9,7 @@ use client::{Client, Message, PeekState, Queue};
 
 use crate::remote::print;
 use crate::show;
+use crate::values::number;
 
 /// Messages of one look.
 const LOOK_MAX: u32 = 1000;
@@ -20,13 +21,14 @@ pub(super) struct TailFlags {
     /// The queue
     queue: String,
     /// Begin with so many of those that are there
-    #[arg(long, short = 'n', default_value_t = 10)]
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = number::<usize>(0..=u64::MAX))]
     lines: usize,
     /// End after so many messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>(0..=u64::MAX))]
     max: Option<usize>,
     /// Milliseconds between looks
-    #[arg(long, value_name = "MS", default_value_t = 500)]
+    #[arg(long, value_name = "MS", default_value_t = 500,
+          value_parser = number::<u64>(0..=u64::MAX))]
     interval_ms: u64,
 }
 

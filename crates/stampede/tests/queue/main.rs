@@ -1,5 +1,6 @@
 //! `stampede queue` and `stampede work`, as a user runs them against a server.
 
+mod mistakes;
 mod work;
 
 use std::fs::Permissions;
@@ -212,7 +213,29 @@ fn a_queue_is_shown_changed_and_deleted() {
             &["queue", "update", "jobs", "--max-receives", "3"][..],
             "--max-receives needs --dead-letter",
         ),
-        (&["queue", "update", "jobs", "--retention", "0"], "--retention: it must be from 1"),
+        (
+            &["queue", "update", "jobs", "--retention", "0"],
+            "--retention: it must be from 1s to 3650d",
+        ),
+        (
+            &["queue", "create", "x", "--visibility", "13h"],
+            "--visibility: it must be from 0 to 12h",
+        ),
+        (
+            &[
+                "queue",
+                "create",
+                "jobs",
+                "--fifo",
+                "--backoff",
+                "4s",
+                "--no-jitter",
+                "--tag",
+                "a=b",
+            ],
+            "there is a queue `jobs`, with other settings: --fifo, --retention, --backoff, \
+             --no-jitter, --dedup-by-body, --tag (409",
+        ),
         (
             &["queue", "update", "jobs", "--backoff", "9s", "--backoff-max", "1s"],
             "--backoff-max: it must",
@@ -241,7 +264,7 @@ fn topics_are_made_subscribed_to_and_published_to() {
     assert!(server.says(&["topic", "create", "news"]).starts_with("news was made, as t_"));
     assert!(server.says(&["topic", "create", "news"]).starts_with("news was there before, as t_"));
     let said = server.says(&["topic", "subscribe", "news", "all"]);
-    assert_eq!(said, "all gets what is published to news\n");
+    assert_eq!(said, "all gets all that is published to news\n");
     let filter = r#"{"kind": ["mail"]}"#;
     let subscribe = ["topic", "subscribe", "news", "mails", "--filter", filter];
     let settings = ["--max-receives", "2", "--dead-letter", "dead", "--json"];
@@ -250,11 +273,14 @@ fn topics_are_made_subscribed_to_and_published_to() {
     let table = server.says(&["topic", "subscriptions", "news"]);
     assert_eq!(table, "QUEUE  FILTER\nall    -\nmails  {\"kind\":[\"mail\"]}\n");
     let said = server.says(&["topic", "publish", "news", "hello"]);
-    assert!(said.ends_with("is number 1, for 1 subscriptions\n"), "{said}");
+    assert!(said.ends_with("is number 1, for 1 subscription\n"), "{said}");
     let piped = server.fed(&["topic", "publish", "news", "-a", "kind=mail"], b"{\"n\": 1}\n");
     assert!(text(&piped.stdout).contains("for 2 subscriptions"), "{}", text(&piped.stdout));
     let got = server.json(&["receive", "mails", "--wait", "20s"]);
     assert_eq!(got[0]["body"], json!({"n": 1}));
+    let filtered = server.says(&["topic", "subscribe", "news", "sms", "--filter", filter]);
+    assert_eq!(filtered, "sms gets what is published to news and matches the filter\n");
+    server.says(&["topic", "unsubscribe", "news", "sms"]);
     let table = server.says(&["topic", "ls"]);
     assert!(table.starts_with("NAME  SUBSCRIPTIONS  CREATED\nnews              2  2"), "{table}");
     assert_eq!(server.says(&["topic", "unsubscribe", "news", "all"]), "all gets no more of news\n");
@@ -403,64 +429,6 @@ fn a_key_is_needed_and_taken_from_the_environment() {
     assert!(output.status.success(), "an empty key is none: {}", text(&output.stderr));
 }
 
-#[test]
-fn mistakes_are_told_in_one_line() {
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    let nobody = format!("http://{closed}");
-    for (arguments, code, said) in [
-        (&["queue", "ls", "--colour"][..], 2, "--colour"),
-        (&["queue", "create"][..], 2, "<NAME>"),
-        (&["queue", "create", "x", "--max-receives", "3"][..], 2, "--dead-letter"),
-        (&["queue", "peek", "jobs", "--state", "lost"][..], 2, "visible, delayed, inflight"),
-        (&["queue", "send", "jobs", "x", "--delay", "soon"][..], 2, "30s, 5m"),
-        (&["queue", "send", "jobs", "x", "--attribute", "k"][..], 2, "NAME=TEXT"),
-        (&["queue", "send", "jobs", "x", "--priority", "10"][..], 2, "10"),
-        (&["queue", "send", "jobs", "x", "--priority", "-1"][..], 2, "-1 is not in 0..=9"),
-        (&["queue", "sned", "jobs", "x"][..], 2, "'sned': did you mean send? see --help"),
-        (&["queue", "ls", "--jsno"][..], 2, "'--jsno' found: did you mean --json? see --help"),
-        (&["quue", "ls"][..], 2, "'quue': did you mean queue? see --help"),
-        (&["queue", "create", "x", "--max-recieves", "3"][..], 2, "did you mean --max-receives?"),
-        (&["queue", "create", "x", "--backoff-max", "60"][..], 2, "--backoff-max needs --backoff"),
-        (&["queue", "update", "x", "--backoff-max", "60"][..], 2, "--backoff-max needs --backoff"),
-        (
-            &["queue", "update", "x", "--no-backoff", "--backoff-max", "60"][..],
-            2,
-            "--backoff-max needs --backoff",
-        ),
-        (&["topic", "subscribe", "t", "q", "--no-jitter"][..], 2, "--no-jitter needs --backoff"),
-        (&["queue", "send", "jobs", "x", "--lines"][..], 2, "--lines"),
-        (&["queue", "ls", "--server", "nowhere"][..], 2, "http://HOST:PORT"),
-        (&["queue", "ls", "--key", "a\nb"][..], 2, "the key has"),
-        (&["work", "--queue", "jobs"][..], 2, "<CMD>"),
-        (&["work", "--", "true"][..], 2, "--queue"),
-        (&["work", "--queue", "jobs", "--", "/no/such"][..], 1, "cannot start /no/such: No such"),
-        (&["queue", "create", "x", "--dead-letter", "d"][..], 2, "--max-receives"),
-        (&["queue", "create", "x", "--max-receives", "0"][..], 2, "--max-receives"),
-        (&["queue", "update", "x"][..], 2, "nothing to change"),
-        (&["queue", "update", "x", "--no-dead-letter", "--max-receives", "3"][..], 2, "--no-dead"),
-        (&["queue", "receive", "x", "-n", "101"][..], 2, "--max"),
-        (&["queue", "peek", "x", "-n", "0"][..], 2, "--max"),
-        (&["queue", "redrive", "x", "--rate", "0"][..], 2, "--rate"),
-        (&["queue", "redrive", "x", "--filter", "mail"][..], 2, "--filter is not JSON"),
-        (&["topic", "subscribe", "t", "q", "--filter", "{"][..], 2, "--filter is not JSON"),
-        (&["topic", "publish", "t", "x", "--file", "f"][..], 2, "--file"),
-        (&["topic", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
-        (&["queue", "ls"][..], 1, "--server or STAMPEDE_SERVER"),
-        (&["queue", "ls"][..], 1, "cannot reach http://127.0.0.1:"),
-        (&["work", "--queue", "jobs", "--", "true"][..], 1, "cannot reach http://127.0.0.1:"),
-    ] {
-        let output = stampede(&nobody).args(arguments).stdin(Stdio::null()).output();
-        let output = output.expect("it runs");
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
-        assert!(
-            stderr.starts_with("stampede: ") && stderr.contains(said),
-            "{arguments:?}: {stderr}"
-        );
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    }
-}
-
 /// Reads a request to the end of its body.
 fn request(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
@@ -559,6 +527,28 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
 }
 
 #[test]
+fn a_redrive_that_passes_over_what_did_not_die_says_so() {
+    let server = Server::start();
+    for queue in ["jobs", "other"] {
+        server.says(&["queue", "create", queue]);
+    }
+    server.says(&["queue", "send", "jobs", "x"]);
+    let note = "without --to only messages that died in another queue are moved, and 1 did not";
+    let filter = r#"{"kind": ["mail"]}"#;
+    for (options, said, is_noted) in [
+        (&[][..], "done: 0 moved, 0 matched, 1 skipped\n", true),
+        (&["--filter", filter], "done: 0 moved, 0 matched, 1 skipped\n", false),
+        // What was once said for --to.
+        (&["--target", "other"], "done: 1 moved, 1 matched, 0 skipped\n", false),
+        (&[], "done: 0 moved, 0 matched, 0 skipped\n", false),
+    ] {
+        let output = server.run(&[&["queue", "redrive", "jobs"], options].concat());
+        assert_eq!(text(&output.stdout), said, "{options:?}");
+        assert_eq!(text(&output.stderr).contains(note), is_noted, "{options:?}");
+    }
+}
+
+#[test]
 fn a_server_with_a_certificate_of_a_private_authority_is_trusted_when_it_is_named() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]);
     let made = made.expect("a certificate");
@@ -607,11 +597,17 @@ fn a_queue_that_is_there_is_subscribed_as_it_is() {
     server.says(&["queue", "create", "mail", "--max-receives", "5", "--dead-letter", "dead"]);
     server.says(&["topic", "create", "news"]);
     let subscribe = ["topic", "subscribe", "news", "mail"];
+    let help = server.says(&["topic", "subscribe", "--help"]);
+    assert!(help.contains("again without --filter takes the filter away"), "{help}");
     for filter in [r#"{"kind":["mail"]}"#, r#"{"kind":["sms"]}"#] {
         server.says(&[&subscribe[..], &["--filter", filter]].concat());
         let table = server.says(&["topic", "subscriptions", "news"]);
         assert_eq!(table, format!("QUEUE  FILTER\nmail   {filter}\n"));
     }
+    let said = server.says(&subscribe);
+    assert_eq!(said, "mail gets all that is published to news\n");
+    let table = server.says(&["topic", "subscriptions", "news"]);
+    assert_eq!(table, "QUEUE  FILTER\nmail   -\n", "the filter is gone");
     let refused = server.run(&[&subscribe[..], &["--delay", "5s"]].concat());
     assert_eq!(refused.status.code(), Some(1));
     let said = "with other settings: --delay, --max-receives, --dead-letter";
