@@ -38,8 +38,22 @@ pub(crate) fn lane_number(priority: u8, came_back: bool) -> u8 {
     priority.min(PRIORITY_MAX) * 2 + u8::from(came_back)
 }
 
-/// The greater goes first: what a message's priority has become, and its lane, which no other has.
+/// Whether a lane is for messages that came back.
+pub(crate) fn came_back(lane: u8) -> bool {
+    lane % 2 == 1
+}
+
+/// The greater goes first: what a message's priority has become, and what it was.
 type Rank = (u64, u8);
+
+/// The lane whose turn it is.
+struct Turn {
+    lane: Lane,
+    /// The rank of the other lane of its priority, which has the next turn.
+    beside: Option<Rank>,
+    /// The highest rank of other priorities.
+    others: Option<Rank>,
+}
 
 /// What a receive may still take.
 pub(crate) struct Room {
@@ -302,17 +316,21 @@ impl Desk<'_, '_> {
 
     /// The first messages of the lane whose turn it is, while it is; none when all are empty.
     fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
-        let (lane, next) = self.lane_to_serve()?;
-        let found = self.front(lane, room.messages.min(LANE_AT_ONCE), room.bytes());
+        let turn = self.turn_of_lanes()?;
+        let lane = turn.lane;
+        let at_once = if turn.beside.is_some() { 1 } else { LANE_AT_ONCE };
+        let found = self.front(lane, room.messages.min(at_once), room.bytes());
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
             let message = Message::decode(&row);
-            let is_next = next.is_none_or(|next| self.rank_of(lane.number, &message) > next);
+            let rank = turn.beside.max(Some(self.rank_of(lane.number, &message)));
+            let is_next = turn.others.is_none() || rank > turn.others;
             if !is_next || room.messages == 0 || !room.has(&message) {
                 break;
             }
             self.pop(lane.number, position);
+            self.counts.had_turn(lane.number);
             self.counts.visible -= 1;
             if self.expires(&message) {
                 room.drop(&message);
@@ -324,32 +342,42 @@ impl Desk<'_, '_> {
         Some(taken)
     }
 
-    /// The lane whose first message goes first, and the rank of the one after it, if one is filled.
-    fn lane_to_serve(&self) -> Option<(Lane, Option<Rank>)> {
-        let mut filled = self.counts.lanes.iter().filter(|lane| lane.len > 0);
-        let first = *filled.next()?;
-        let rank = |lane: &Lane| {
-            let (_, row) = self.front(*lane, 1, 1).pop().expect("it is not empty");
-            self.rank_of(lane.number, &Message::decode(&row))
-        };
-        let Some(second) = filled.next() else { return Some((first, None)) };
-        let mut best = (rank(&first), first);
-        let mut next = None;
-        for lane in std::iter::once(second).chain(filled) {
-            let mut other = (rank(lane), *lane);
-            if other.0 > best.0 {
-                std::mem::swap(&mut best, &mut other);
-            }
-            next = next.max(Some(other.0));
+    /// The priority that goes first is that of the highest rank. Of its two lanes each has its turn, or
+    /// what fails again and again would keep all that is new waiting.
+    fn turn_of_lanes(&self) -> Option<Turn> {
+        let filled = || self.counts.lanes.iter().filter(|lane| lane.len > 0).copied();
+        let first = filled().next()?;
+        if filled().nth(1).is_none() {
+            return Some(Turn { lane: first, beside: None, others: None });
         }
-        Some((best.1, next))
+        let ranked: Vec<(Rank, Lane)> =
+            filled().map(|lane| (self.rank_of_lane(lane), lane)).collect();
+        let ((_, priority), highest) = *ranked.iter().max_by_key(|(rank, _)| *rank)?;
+        let (mine, others): (Vec<_>, Vec<_>) =
+            ranked.into_iter().partition(|(rank, _)| rank.1 == priority);
+        let has_turn = mine.iter().find(|(_, lane)| self.counts.is_turn_of(lane.number));
+        let lane = has_turn.map_or(highest, |(_, lane)| *lane);
+        let beside = mine.iter().find(|(_, other)| other.number != lane.number);
+        Some(Turn {
+            lane,
+            beside: beside.map(|(rank, _)| *rank),
+            others: others.into_iter().map(|(rank, _)| rank).max(),
+        })
     }
 
-    /// Strictly by priority, but a minute of waiting counts as one priority. Of a priority, those
-    /// that came back go first.
+    fn rank_of_lane(&self, lane: Lane) -> Rank {
+        let (_, row) = self.front(lane, 1, 1).pop().expect("it is not empty");
+        self.rank_of(lane.number, &Message::decode(&row))
+    }
+
+    /// Strictly by priority, but a minute of waiting counts as one priority. What came back has waited
+    /// since then: it had its turn.
     fn rank_of(&self, lane: u8, message: &Message) -> Rank {
-        let waited_ms = self.turn.now_ms().saturating_sub(message.head.visible_ms);
-        (u64::from(lane / 2) + waited_ms / AGEING_MS, lane)
+        let head = &message.head;
+        let since_ms =
+            if came_back(lane) { head.visible_ms.max(head.due_ms) } else { head.visible_ms };
+        let waited_ms = self.turn.now_ms().saturating_sub(since_ms);
+        (u64::from(lane / 2) + waited_ms / AGEING_MS, lane / 2)
     }
 
     /// Leases a message that was taken out of its place.
@@ -536,8 +564,8 @@ impl Desk<'_, '_> {
     /// A message whose lease has ended can be received again, after this time.
     fn try_again(&mut self, mut message: Message, delay_ms: u64) {
         let due_ms = self.turn.now_ms().saturating_add(delay_ms);
+        message.head.due_ms = due_ms;
         if message.head.group.is_some() {
-            message.head.due_ms = due_ms;
             self.wait_in_group(message, false);
         } else if delay_ms > 0 {
             message.head.hidden = Hidden::Retry;

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::command::{Settings, Story};
+use crate::deliver::came_back;
 use crate::parcel::ArchivedBody;
 use crate::query::Definition;
 
@@ -135,6 +136,8 @@ pub struct Counts {
     pub(crate) ages_gone: u64,
     /// As many are leased as may be.
     pub full: bool,
+    /// A bit for each priority: the next turn is that of its new messages, not of those that came back.
+    pub(crate) turns_of_new: u16,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
@@ -142,15 +145,16 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Counts {
     pub(crate) fn encode(&self) -> Bytes {
-        versioned_as(3, self).into()
+        versioned_as(4, self).into()
     }
 
-    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last four
-    /// fields.
+    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last five
+    /// fields, version 3 the last.
     pub(crate) fn decode(row: &[u8]) -> Counts {
         let newest = match row {
-            [2, body @ ..] => &[body, &[0; 4]].concat(),
-            [3, body @ ..] => body,
+            [2, body @ ..] => &[body, &[0; 5]].concat(),
+            [3, body @ ..] => &[body, &[0]].concat(),
+            [4, body @ ..] => body,
             _ => panic!("counts of a version that this binary cannot read"),
         };
         unpack("counts of a queue", newest).expect("rows are this machine's alone")
@@ -175,6 +179,22 @@ impl Counts {
             received: rate(self.totals.received, then.received),
             acked: rate(self.totals.acked, then.acked),
             failed: rate(self.totals.failed, then.failed),
+        }
+    }
+
+    /// Whether a lane goes before the other of its priority.
+    pub(crate) fn is_turn_of(&self, lane: u8) -> bool {
+        let new_ones = self.turns_of_new & (1 << (lane / 2)) != 0;
+        new_ones != came_back(lane)
+    }
+
+    /// Something was taken from a lane: the other of its priority is next.
+    pub(crate) fn had_turn(&mut self, lane: u8) {
+        let bit = 1 << (lane / 2);
+        if came_back(lane) {
+            self.turns_of_new |= bit;
+        } else {
+            self.turns_of_new &= !bit;
         }
     }
 

@@ -12,15 +12,17 @@ use super::*;
 use crate::filter::{Filter, Rule};
 use crate::parcel::{Attribute, Body, Parcel};
 
-/// A base that counts how often somebody looks into it for more than one row.
+/// A base that counts how often somebody looks into it: for more than one row, and for one.
 #[derive(Default)]
 struct Counted {
     base: MemoryBase,
     looks: AtomicUsize,
+    gets: AtomicUsize,
 }
 
 impl Base for Counted {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BaseError> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
         self.base.get(key)
     }
 
@@ -87,6 +89,38 @@ fn a_long_lane_in_the_store_is_looked_up_once_for_many_receives() {
     let looks = counted.looks.load(Ordering::Relaxed) - before;
     assert!(looks <= 20, "{looks} looks for 200 receives");
     bench.check();
+}
+
+/// What it costs to receive and ack all of one group while another is blocked that has so many messages.
+fn looks_beside_a_blocked_group(blocked: usize) -> (usize, usize) {
+    let counted = Arc::new(Counted::default());
+    let mut bench = Bench { rig: Rig::new(Queues::default(), START_MS) };
+    bench.rig.rows = Rows::new(Arc::clone(&counted) as Arc<dyn Base>);
+    bench.create(JOBS, Settings::usual(Mode::Fifo));
+    let grouped = |group: &str| NewMessage { group: Some(group.into()), ..new("m") };
+    for _ in 0..blocked / 50 {
+        bench.send_all(vec![grouped("blocked"); 50]);
+    }
+    bench.send_all(vec![grouped("free"); 50]);
+    assert_eq!(bench.receive_unchecked(JOBS, 1)[0].group.as_deref(), Some("blocked"));
+    bench.rig.checkpoint();
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    let before = (count(&counted.looks), count(&counted.gets));
+    for _ in 0..50 {
+        let got = bench.receive_unchecked(JOBS, 1).remove(0);
+        assert_eq!(got.group.as_deref(), Some("free"));
+        let ack = Ack { queue: JOBS.into(), receipts: vec![got.receipt] };
+        bench.rig.apply(TENANT, &Command::Ack(ack).encode()).expect("readable");
+    }
+    assert!(bench.receive_unchecked(JOBS, 1).is_empty());
+    (count(&counted.looks) - before.0, count(&counted.gets) - before.1)
+}
+
+#[test]
+fn a_receive_costs_the_same_however_much_waits_in_a_blocked_group() {
+    let few = looks_beside_a_blocked_group(50);
+    assert!(few.0 > 0 && few.1 > 0, "the test would show nothing");
+    assert_eq!(looks_beside_a_blocked_group(5000), few);
 }
 
 #[test]

@@ -302,9 +302,13 @@ fn settings_with_large_bodies_are_as_they_always_lay_in_rows() {
 #[test]
 fn counts_have_their_bytes_and_bodies_are_counted() {
     let counts = Counts { visible: 1, archived: 300, ..Counts::default() };
-    let golden = [&[3, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0]].concat();
+    let counts = Counts { turns_of_new: 3, ..counts };
+    let golden = [&[4, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0, 3]].concat();
     assert_eq!(counts.encode(), golden);
     assert_eq!(Counts::decode(&golden), counts);
+    let counts = Counts { turns_of_new: 0, ..counts };
+    let before_turns = [&[3, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(Counts::decode(&before_turns), counts);
     let before_ages = [&[2, 1][..], &[0; 33], &[0xac, 2, 0, 0]].concat();
     assert_eq!(Counts::decode(&before_ages), counts);
 

@@ -19,6 +19,46 @@ fn young_messages_do_not_ride_along_with_one_that_has_aged() {
 }
 
 #[test]
+fn what_fails_again_and_again_does_not_keep_others_waiting() {
+    let mut bench = standard();
+    bench.send_all(["poison", "1", "2", "3"].map(new).to_vec());
+    let mut handed_out = Vec::new();
+    for _ in 0..7 {
+        let got = bench.receive(1).remove(0);
+        handed_out.push(text(&got));
+        match text(&got).as_str() {
+            "poison" => bench.nack(got.receipt, None),
+            _ => bench.ack(&[got.receipt]),
+        };
+    }
+    assert_eq!(handed_out, ["poison", "poison", "1", "poison", "2", "poison", "3"]);
+}
+
+#[test]
+fn what_fails_again_and_again_does_not_rise_above_higher_priorities() {
+    let mut bench = standard();
+    bench.send_all(vec![with(0, "poison")]);
+    for _ in 0..20 {
+        let got = bench.receive(1).remove(0);
+        bench.nack(got.receipt, None);
+        bench.advance(MINUTE_MS / 2);
+    }
+    bench.send_all(vec![with(1, "high")]);
+    assert_eq!(texts(&bench.receive(2)), ["high", "poison"]);
+}
+
+#[test]
+fn what_came_back_long_ago_has_aged_since_then() {
+    let mut bench = standard();
+    bench.send_all(vec![with(0, "low")]);
+    let got = bench.receive(1).remove(0);
+    bench.nack(got.receipt, Some(MINUTE_MS));
+    bench.advance(3 * MINUTE_MS);
+    bench.send_all(vec![with(1, "medium"), with(3, "high")]);
+    assert_eq!(texts(&bench.receive(3)), ["high", "low", "medium"]);
+}
+
+#[test]
 fn a_batch_is_as_many_receives_of_one() {
     let fill = || {
         let mut bench = standard();
@@ -310,4 +350,23 @@ fn what_is_received_before_a_timer_has_ended_its_delay_comes_back_as_old_as_it_i
     bench.nack(last.receipt, Some(0));
     assert_eq!(bench.described().counts.visible, 2);
     assert_eq!(bench.described().oldest_visible_ms, Some(START_MS + 1000));
+}
+
+#[test]
+fn jitter_spreads_what_fails_together_over_half_of_the_pause() {
+    let backoff = Backoff { base_ms: 10_000, max_ms: 10_000, jitter: true };
+    let mut bench = bench(Settings { backoff, ..Settings::usual(Mode::Standard) });
+    for _ in 0..4 {
+        bench.send_all(vec![new("a"); 10]);
+        let receipts: Vec<_> = bench.receive(10).iter().map(|got| got.receipt).collect();
+        receipts.into_iter().for_each(|receipt| drop(bench.nack(receipt, None)));
+    }
+    let visible = |bench: &Bench| bench.described().counts.visible;
+    bench.advance(4999);
+    assert_eq!(visible(&bench), 0);
+    bench.advance(2501);
+    let by_half = visible(&bench);
+    assert!((1..40).contains(&by_half), "{by_half} of 40 before three quarters of the pause");
+    bench.advance(2500);
+    assert_eq!(visible(&bench), 40);
 }

@@ -37,7 +37,7 @@ use queue::{
 pub use clients::QueueSubject;
 use ledger::{BodyOf, Ledger, Name};
 use letters::{Arrived, Moved, Parting, Post};
-use plain::{Free, Message, New, Queue, Rank, State};
+use plain::{Free, Message, New, PRIORITIES, Queue, Rank, State};
 use topics::Topic;
 
 use crate::naive::Scene;
@@ -143,6 +143,7 @@ impl QueueModel {
             ready: BTreeMap::new(),
             emptied: BTreeMap::new(),
             jobs: Vec::new(),
+            last_turns: [None; PRIORITIES],
         });
         self.queues.len() - 1
     }

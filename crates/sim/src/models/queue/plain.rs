@@ -18,6 +18,7 @@ pub(super) fn counted(parcel: &Bytes) -> u64 {
     parcel.len() as u64 + MESSAGE_BYTES + archived
 }
 
+pub(super) const PRIORITIES: usize = 10;
 /// Hidden messages that come back in one entry.
 const COME_BACK_MAX: usize = 256;
 
@@ -158,6 +159,8 @@ pub(super) struct Queue {
     pub(super) emptied: BTreeMap<String, u64>,
     /// The last ones, the latest last.
     pub(super) jobs: Vec<Job>,
+    /// Of each priority, whether what was received last had come back, if that is certain.
+    pub(super) last_turns: [Option<bool>; PRIORITIES],
 }
 
 impl Queue {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use queue::Delivery;
 
-use super::plain::{Free, Message, Queue, State};
+use super::plain::{Free, Message, PRIORITIES, Queue, State};
 use crate::subject::{Difference, same, short};
 
 /// A minute of waiting counts as one priority.
@@ -19,6 +19,7 @@ struct Round<'a> {
     queue: &'a Queue,
     now_ms: u64,
     taken: BTreeSet<u64>,
+    last_turns: [Option<bool>; PRIORITIES],
 }
 
 impl Queue {
@@ -33,7 +34,8 @@ impl Queue {
         if deliveries.len() > limit {
             return Err(format!("{} messages received, at most {limit}", deliveries.len()));
         }
-        let mut round = Round { queue: self, now_ms, taken: BTreeSet::new() };
+        let last_turns = self.last_turns;
+        let mut round = Round { queue: self, now_ms, taken: BTreeSet::new(), last_turns };
         let mut last = None;
         for delivery in deliveries {
             let message = round.find(delivery)?;
@@ -41,6 +43,7 @@ impl Queue {
                 round.check_group(message, last)?;
             } else {
                 round.check_lane(message)?;
+                round.check_turn(message)?;
             }
             round.taken.insert(message.sequence);
             last = Some(message);
@@ -50,6 +53,7 @@ impl Queue {
         {
             return Err(format!("not received, though nothing keeps it: {}", short(left)));
         }
+        self.last_turns = round.turns_after();
         for delivery in deliveries {
             let message = self.lease(delivery, now_ms, until_ms)?;
             message.listed.get_or_insert((step, step));
@@ -135,10 +139,15 @@ impl<'a> Round<'a> {
         left.find(|(message, free)| self.is_certain(message, free)).map(|(message, _)| message)
     }
 
-    /// The lane's rank if this message is at its head.
-    fn rank(&self, message: &Message) -> u64 {
-        let waited_ms = self.now_ms.saturating_sub(message.visible_ms);
-        u64::from(message.priority) + waited_ms / AGEING_MS
+    /// What the rank of a lane is, at least and at most, if this message is at its head. What came back
+    /// has waited since then.
+    fn rank(&self, message: &Message, free: &Free) -> (u64, u64) {
+        let since =
+            |ms: u64| if free.came_back { ms.max(message.visible_ms) } else { message.visible_ms };
+        let rank = |since_ms: u64| {
+            u64::from(message.priority) + self.now_ms.saturating_sub(since_ms) / AGEING_MS
+        };
+        (rank(since(free.to_ms)), rank(since(free.from_ms)))
     }
 
     fn of_lane(&self, of: (u8, bool)) -> impl Iterator<Item = (&'a Message, &'a Free)> {
@@ -154,12 +163,13 @@ impl<'a> Round<'a> {
         first || message.returned
     }
 
-    fn ranks(&self, of: (u8, bool)) -> Vec<u64> {
+    fn ranks(&self, of: (u8, bool)) -> Vec<(u64, u64)> {
         let first = self.of_lane(of).filter(|(message, free)| self.may_be_first(message, free));
-        first.map(|(message, _)| self.rank(message)).collect()
+        first.map(|(message, free)| self.rank(message, free)).collect()
     }
 
-    /// Each message is the first of its lane, and that of the highest rank of those that are.
+    /// Each message is the first of its lane, and of the priority whose rank is the highest: that of
+    /// either of its lanes.
     fn check_lane(&self, message: &Message) -> Result<(), Difference> {
         let free = message.free().expect("looked at before");
         if !self.may_be_first(message, free) {
@@ -169,17 +179,49 @@ impl<'a> Round<'a> {
         if message.returned || self.left().any(|(other, _)| other.returned) {
             return Ok(());
         }
-        let mine = lane(message, free);
-        let rank = self.rank(message);
+        let lanes = [false, true].map(|came_back| self.ranks((message.priority, came_back)));
+        let most = lanes.iter().flatten().map(|(_, most)| *most).max().unwrap_or_default();
         let others = self.left().filter(|(m, free)| self.is_certain(m, free));
         let others: BTreeSet<_> = others.map(|(m, free)| lane(m, free)).collect();
-        for other in others.into_iter().filter(|other| *other != mine) {
-            let least = self.ranks(other).into_iter().min().unwrap_or_default();
-            if (least, other) > (rank, mine) {
+        for other in others.into_iter().filter(|other| other.0 != message.priority) {
+            let least = self.ranks(other).into_iter().map(|(least, _)| least).min();
+            if (least.unwrap_or_default(), other.0) > (most, message.priority) {
                 return Err(format!("lane {other:?} goes before {}", short(message)));
             }
         }
         Ok(())
+    }
+
+    /// What came back and what is new take turns.
+    fn check_turn(&mut self, message: &Message) -> Result<(), Difference> {
+        let free = message.free().expect("looked at before");
+        let other = (message.priority, !free.came_back);
+        let waits = self
+            .left()
+            .find(|(m, free)| lane(m, free) == other && self.is_certain(m, free) && !m.returned);
+        let last = self.last_turns[usize::from(message.priority)];
+        if let Some((waits, _)) = waits
+            && last == Some(free.came_back)
+            && self.turns_are_known(message.priority)
+        {
+            return Err(format!("it is the turn of {}, not of {}", short(waits), short(message)));
+        }
+        self.last_turns[usize::from(message.priority)] = Some(free.came_back);
+        Ok(())
+    }
+
+    /// Not where something was passed over, or nobody can say where it lies.
+    fn turns_are_known(&self, priority: u8) -> bool {
+        let mut messages = self.queue.messages.iter().filter(|m| m.priority == priority);
+        messages.all(|m| !m.returned && !m.perhaps_gone && !self.queue.is_old(m, self.now_ms))
+    }
+
+    fn turns_after(&self) -> [Option<bool>; PRIORITIES] {
+        let mut turns = self.last_turns;
+        for (priority, turn) in (0..).zip(&mut turns) {
+            *turn = turn.filter(|_| self.turns_are_known(priority));
+        }
+        turns
     }
 
     /// The first message of a group, if it must be received when the group's turn comes.
