@@ -28,14 +28,14 @@
 //! and a deadline ([`Retry`]). Only what is safe: a send carries an `Idempotency-Key`, so it is sent
 //! once however often it is tried. A retried ack that is refused after its first answer was lost is
 //! [`Error::Unknown`]: it may have been done, and the lease may have ended. A purge whose answer was
-//! lost is not tried again.
+//! lost is not tried again. What concerns the leases of a consumer is tried until they end.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `client`, `call` | [`Client`], [`Call`], the loop of tries |
 //! | `retry` | pauses, and what a second try may do |
 //! | `transport` | connections and TLS |
-//! | `queues`, `queue`, `message` | queues, one queue, what is in it |
+//! | `queues`, `queue`, `message`, `lease` | queues, one queue, what is in it, what ends a lease |
 //! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
 //! | `streams`, `stream` | streams, one stream and its groups |
@@ -44,6 +44,7 @@ mod call;
 mod client;
 mod consumer;
 mod error;
+mod lease;
 mod message;
 mod queue;
 mod queues;
