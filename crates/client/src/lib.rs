@@ -38,12 +38,13 @@
 //! | `queues`, `queue`, `message`, `lease` | queues, one queue, what is in it, what ends a lease |
 //! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
-//! | `streams`, `stream` | streams, one stream and its groups |
+//! | `streams`, `stream`, `group` | streams, one stream and its groups |
 
 mod call;
 mod client;
 mod consumer;
 mod error;
+mod group;
 mod lease;
 mod message;
 mod queue;
@@ -62,6 +63,7 @@ pub use crate::call::Call;
 pub use crate::client::{Client, ClientBuilder};
 pub use crate::consumer::{Consumer, ConsumerBuilder, Delivery, Stopper, Summary};
 pub use crate::error::{Error, Problem};
+pub use crate::group::{GroupInfo, GroupMember, GroupPartition, GroupSummary};
 pub use crate::message::{Attribute, DeadLetter, Message, Outgoing, Sent};
 pub use crate::queue::{PeekPage, PeekState, Queue, Receive};
 pub use crate::queues::{
@@ -71,7 +73,7 @@ pub use crate::queues::{
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
 pub use crate::stream::{
-    Fetch, Fetched, GroupSummary, NewRecord, Placed, Record, RecordPage, SeekTo, Sought, Stream,
+    Fetch, Fetched, NewRecord, Placed, Record, RecordPage, SeekTo, Sought, Stream,
 };
-pub use crate::streams::{NewStream, StreamInfo, StreamMade, Streams};
+pub use crate::streams::{NewStream, PartitionInfo, StreamInfo, StreamMade, StreamUpdate, Streams};
 pub use crate::topics::{Published, Subscription, TopicInfo, TopicMade, Topics};

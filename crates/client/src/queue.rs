@@ -123,8 +123,18 @@ impl<T> Outcome<T> {
 }
 
 #[derive(Serialize)]
-struct Batch<'a> {
-    messages: &'a [Outgoing],
+pub(crate) struct Batch<'a> {
+    pub(crate) messages: &'a [Outgoing],
+}
+
+/// How many of these messages one request takes: the first at least.
+pub(crate) fn fits_in_a_request(messages: &[Outgoing]) -> usize {
+    let mut bytes = 0;
+    let fits = messages.iter().take(BATCH_MAX).take_while(|message| {
+        bytes += message.bytes();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 impl Queue {
@@ -177,13 +187,8 @@ impl Queue {
         let mut results = Vec::with_capacity(messages.len());
         let mut rest = messages;
         while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = rest.iter().take(BATCH_MAX).take_while(|message| {
-                bytes += message.bytes();
-                bytes <= BATCH_BYTES_MAX
-            });
-            let (part, after) = rest.split_at(fits.count().max(1));
-            rest = after;
+            let part;
+            (part, rest) = rest.split_at(fits_in_a_request(rest));
             let call = self.messages(Method::POST).verb("batch").json(&Batch { messages: part })?;
             let answer: Results<Sent> = self.client.call(call.keyed()).await?;
             results.extend(answer.results.into_iter().map(Outcome::into_result));
