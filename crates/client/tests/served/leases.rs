@@ -131,7 +131,7 @@ async fn abort_ends_soon_though_the_server_is_away_and_leases_last_long() {
         let proxy = Proxy::start(server.addr, &[]).await;
         send(&queue, 1).await;
         let consumer = down_while_handled(&proxy, LONG, outcome).await;
-        // sleeps so that the handler has returned, and its ack or nack waits for another try
+        // sleeps because the handler is to have returned, and its ack or nack to wait for a try
         tokio::time::sleep(LONGER_THAN_THE_TRIES).await;
         consumer.stopper().abort();
         let summary = eventually(consumer.ended()).await.expect("it ends well");
