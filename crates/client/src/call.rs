@@ -10,16 +10,6 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::retry::Repeat;
 
-/// How often a call is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tries {
-    /// As the settings of the client say.
-    AsSet,
-    /// As long as the lease lasts that it is about.
-    UntilItEnds,
-    Once,
-}
-
 /// A request, before it is sent.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -31,7 +21,8 @@ pub struct Call {
     pub(crate) repeat: Repeat,
     pub(crate) wait: Duration,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) tries: Tries,
+    /// It is tried once, for so long, whatever the settings of the client say.
+    pub(crate) once: Option<Duration>,
     /// Tries that failed before, which count.
     pub(crate) failures: u32,
 }
@@ -59,7 +50,7 @@ impl Call {
             repeat,
             wait: Duration::ZERO,
             deadline: None,
-            tries: Tries::AsSet,
+            once: None,
             failures: 0,
         }
     }
@@ -126,18 +117,9 @@ impl Call {
         self
     }
 
-    /// Is tried until the lease that it is about has ended, however often: work whose ack is given
-    /// up before that is done twice.
-    pub(crate) fn within(mut self, lease_ends: Option<Instant>) -> Call {
-        if lease_ends.is_some() {
-            (self.deadline, self.tries) = (lease_ends, Tries::UntilItEnds);
-        }
-        self
-    }
-
-    /// Is tried once, until then.
-    pub(crate) fn once(mut self, deadline: Instant) -> Call {
-        (self.deadline, self.tries) = (Some(deadline), Tries::Once);
+    /// Is tried once, for so long.
+    pub(crate) fn once(mut self, limit: Duration) -> Call {
+        self.once = Some(limit);
         self
     }
 

@@ -11,20 +11,16 @@ use http_body_util::Full;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::call::{Call, Tries};
+use crate::call::Call;
 use crate::error::{Error, Problem};
 use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::redrive::Redrives;
-use crate::retry::{Repeat, Retry, draw, new_key};
+use crate::retry::{Repeat, Retry, draw, new_key, try_in_lease};
 use crate::stream::Stream;
 use crate::streams::Streams;
 use crate::topics::Topics;
 use crate::transport::{self, Failed, Pool};
-
-/// How long one try of what concerns a lease may take: where a connection is dead and nobody says
-/// so, there is time for another.
-const LEASE_TRY_MAX: Duration = Duration::from_secs(10);
 
 /// A client of one server. Cheap to clone: clones share their connections.
 ///
@@ -269,15 +265,30 @@ impl Client {
         may
     }
 
-    /// As [`Client::pause`], of what concerns a lease: there is another try until it ends.
-    pub(crate) async fn pause_in_lease(&self, failures: u32, error: &Error, ends: Instant) -> bool {
-        let left = ends.saturating_duration_since(Instant::now());
-        let pause = self.shared.retry.pause_within(failures, error.retry_after_ms(), draw(), left);
+    /// How long to wait before another try of what concerns a lease that has `left`; `None` when it
+    /// is too late for one.
+    pub(crate) fn pause_in_lease(
+        &self,
+        failures: u32,
+        error: &Error,
+        left: Duration,
+    ) -> Option<Duration> {
+        let retry = &self.shared.retry;
+        let pause = retry.pause_in_lease(failures, error.retry_after_ms(), draw(), left);
         if let Some(pause) = pause {
             tracing::debug!(%error, ?pause, "tried again");
-            tokio::time::sleep(pause).await;
         }
-        pause.is_some()
+        pause
+    }
+
+    /// How long one try of what concerns a lease that has `left` may take.
+    pub(crate) fn try_in_lease(&self, left: Duration) -> Duration {
+        try_in_lease(self.shared.timeout, left)
+    }
+
+    /// What is said when no answer came within a time.
+    pub(crate) fn no_answer(&self, within: Duration) -> Error {
+        Error::Cut { server: self.shared.base.clone(), why: transport::nothing_within(within) }
     }
 
     async fn bytes(&self, call: Call) -> Result<Bytes, Error> {
@@ -287,18 +298,14 @@ impl Client {
     async fn tries(&self, call: Call) -> Result<(Response<Bytes>, Before), Error> {
         let retry = &self.shared.retry;
         let deadline = Instant::now() + retry.deadline.saturating_add(call.wait);
-        let deadline = match call.deadline {
-            Some(earlier) if call.tries == Tries::AsSet => earlier.min(deadline),
-            Some(lease_ends) => lease_ends,
-            None => deadline,
-        };
-        let longest = if call.tries == Tries::AsSet { Duration::MAX } else { LEASE_TRY_MAX };
+        let deadline = call.deadline.map_or(deadline, |earlier| earlier.min(deadline));
         let mut key = call.keyed.then(new_key);
         let mut cut = false;
         let mut failures = call.failures;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = self.shared.timeout.saturating_add(call.wait).min(left).min(longest);
+            let usual = self.shared.timeout.saturating_add(call.wait).min(left);
+            let timeout = call.once.unwrap_or(usual);
             let request = self.request(&call, key.as_deref())?;
             let outcome = transport::exchange(&self.shared.pool, request, timeout).await;
             let failure = match self.judge(outcome) {
@@ -311,20 +318,10 @@ impl Client {
                 return Ok((Response::new(Bytes::new()), Before { cut, failures }));
             }
             let Failure { error, passing, .. } = &failure;
-            let again = match call.tries {
-                _ if cut && call.repeat == Repeat::IfNotDone => false,
-                Tries::AsSet => *passing && self.pause(failures, error, deadline).await,
-                Tries::UntilItEnds => {
-                    error.is_passing() && self.pause_in_lease(failures, error, deadline).await
-                }
-                Tries::Once => false,
-            };
-            if !again {
-                let unknown = cut && call.repeat == Repeat::Settling && failure.status == 409;
-                return Err(match failure.error {
-                    Error::Problem(problem) if unknown => Error::Unknown(problem),
-                    other => other,
-                });
+            let may = *passing && call.once.is_none() && !(cut && call.repeat == Repeat::IfNotDone);
+            if !(may && self.pause(failures, error, deadline).await) {
+                let unclear = cut && call.repeat == Repeat::Settling;
+                return Err(if unclear { failure.error.after_a_cut() } else { failure.error });
             }
             // A refusal is remembered under its key like any answer, so a refused call comes again
             // under a new one. Not once an answer was lost: the old key is what makes it once.

@@ -136,6 +136,22 @@ impl Error {
 }
 
 impl Error {
+    /// Whether the call may have been carried out all the same.
+    pub(crate) fn may_be_done(&self) -> bool {
+        match self {
+            Error::Cut { .. } => true,
+            error => error.problem().is_some_and(Problem::may_be_done),
+        }
+    }
+
+    /// What it says of a lease that an earlier try may have settled.
+    pub(crate) fn after_a_cut(self) -> Error {
+        match self {
+            Error::Problem(problem) if problem.status == 409 => Error::Unknown(problem),
+            other => other,
+        }
+    }
+
     /// For how long the server asks to be left alone.
     pub(crate) fn retry_after_ms(&self) -> Option<u64> {
         self.problem().and_then(|problem| problem.retry_after_ms)

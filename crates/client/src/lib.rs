@@ -28,22 +28,24 @@
 //! and a deadline ([`Retry`]). Only what is safe: a send carries an `Idempotency-Key`, so it is sent
 //! once however often it is tried. A retried ack that is refused after its first answer was lost is
 //! [`Error::Unknown`]: it may have been done, and the lease may have ended. A purge whose answer was
-//! lost is not tried again.
+//! lost is not tried again. What concerns the leases of a consumer is tried until they end.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `client`, `call` | [`Client`], [`Call`], the loop of tries |
 //! | `retry` | pauses, and what a second try may do |
 //! | `transport` | connections and TLS |
-//! | `queues`, `queue`, `message` | queues, one queue, what is in it |
+//! | `queues`, `queue`, `message`, `lease` | queues, one queue, what is in it, what ends a lease |
 //! | `topics` | what is published to many queues |
 //! | `consumer` | a handler run for each message |
-//! | `streams`, `stream` | streams, one stream and its groups |
+//! | `streams`, `stream`, `group` | streams, one stream and its groups |
 
 mod call;
 mod client;
 mod consumer;
 mod error;
+mod group;
+mod lease;
 mod message;
 mod queue;
 mod queues;
@@ -61,6 +63,7 @@ pub use crate::call::Call;
 pub use crate::client::{Client, ClientBuilder};
 pub use crate::consumer::{Consumer, ConsumerBuilder, Delivery, Stopper, Summary};
 pub use crate::error::{Error, Problem};
+pub use crate::group::{GroupInfo, GroupMember, GroupPartition, GroupSummary};
 pub use crate::message::{Attribute, DeadLetter, Message, Outgoing, Sent};
 pub use crate::queue::{PeekPage, PeekState, Queue, Receive};
 pub use crate::queues::{
@@ -70,7 +73,7 @@ pub use crate::queues::{
 pub use crate::redrive::{Redrive, RedriveAsk, RedriveState, Redrives};
 pub use crate::retry::Retry;
 pub use crate::stream::{
-    Fetch, Fetched, GroupSummary, NewRecord, Placed, Record, RecordPage, SeekTo, Sought, Stream,
+    Fetch, Fetched, NewRecord, Placed, Record, RecordPage, SeekTo, Sought, Stream,
 };
-pub use crate::streams::{NewStream, StreamInfo, StreamMade, Streams};
+pub use crate::streams::{NewStream, PartitionInfo, StreamInfo, StreamMade, StreamUpdate, Streams};
 pub use crate::topics::{Published, Subscription, TopicInfo, TopicMade, Topics};

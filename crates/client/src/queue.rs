@@ -1,14 +1,13 @@
-//! One queue: sending, receiving, settling, looking.
+//! One queue: sending, receiving, looking.
 
 use std::time::Duration;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use serde_json::json;
 
 use crate::call::Call;
-use crate::client::{Before, Client};
+use crate::client::Client;
 use crate::consumer::ConsumerBuilder;
 use crate::error::{Error, Problem};
 use crate::message::{Message, Outgoing, Sent, seconds};
@@ -17,13 +16,11 @@ use crate::message::{Message, Outgoing, Sent, seconds};
 const BATCH_MAX: usize = 1000;
 /// Bytes in one request; the server takes 16 MiB.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// The server takes no longer reason.
-const REASON_BYTES_MAX: usize = 1024;
 
 /// A queue, by name. From [`Client::queue`]; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    client: Client,
+    pub(crate) client: Client,
     name: String,
 }
 
@@ -112,10 +109,6 @@ pub(crate) struct Outcome<T> {
     done: Option<T>,
 }
 
-/// The result of a lease that was settled: nothing.
-#[derive(Deserialize)]
-struct Settled {}
-
 impl<T> Outcome<T> {
     pub(crate) fn into_result(self) -> Result<T, Error> {
         match (self.error, self.done) {
@@ -130,8 +123,18 @@ impl<T> Outcome<T> {
 }
 
 #[derive(Serialize)]
-struct Batch<'a> {
-    messages: &'a [Outgoing],
+pub(crate) struct Batch<'a> {
+    pub(crate) messages: &'a [Outgoing],
+}
+
+/// How many of these messages one request takes: the first at least.
+pub(crate) fn fits_in_a_request(messages: &[Outgoing]) -> usize {
+    let mut bytes = 0;
+    let fits = messages.iter().take(BATCH_MAX).take_while(|message| {
+        bytes += message.bytes();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 impl Queue {
@@ -150,7 +153,7 @@ impl Queue {
         ConsumerBuilder::new(self.clone())
     }
 
-    fn messages(&self, method: Method) -> Call {
+    pub(crate) fn messages(&self, method: Method) -> Call {
         Call::new(method, ["v1", "queues", &self.name, "messages"])
     }
 
@@ -184,13 +187,8 @@ impl Queue {
         let mut results = Vec::with_capacity(messages.len());
         let mut rest = messages;
         while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = rest.iter().take(BATCH_MAX).take_while(|message| {
-                bytes += message.bytes();
-                bytes <= BATCH_BYTES_MAX
-            });
-            let (part, after) = rest.split_at(fits.count().max(1));
-            rest = after;
+            let part;
+            (part, rest) = rest.split_at(fits_in_a_request(rest));
             let call = self.messages(Method::POST).verb("batch").json(&Batch { messages: part })?;
             let answer: Results<Sent> = self.client.call(call.keyed()).await?;
             results.extend(answer.results.into_iter().map(Outcome::into_result));
@@ -249,209 +247,6 @@ impl Queue {
         ];
         self.client.call(self.messages(Method::GET).query(&query)).await
     }
-
-    /// The work on a message is done: it is gone.
-    ///
-    /// # Errors
-    /// `conflict` when the lease had ended; [`Error::Unknown`] when an answer was lost and the lease
-    /// has ended since, perhaps by that very ack; any other [`Error`].
-    pub async fn ack(&self, message: &Message) -> Result<(), Error> {
-        self.client.done(self.lease(&message.receipt_handle, "ack").settling()).await
-    }
-
-    /// The work on a message is not done. It is tried again after `delay`, or as the queue says; the
-    /// reason, cut to 1024 bytes, is for whoever looks at it later.
-    ///
-    /// # Errors
-    /// As [`Queue::ack`].
-    pub async fn nack(
-        &self,
-        message: &Message,
-        delay: Option<Duration>,
-        reason: &str,
-    ) -> Result<(), Error> {
-        self.nack_handle(&message.receipt_handle, delay, reason, None).await
-    }
-
-    pub(crate) async fn nack_handle(
-        &self,
-        handle: &str,
-        delay: Option<Duration>,
-        reason: &str,
-        lease_ends: Option<Instant>,
-    ) -> Result<(), Error> {
-        let mut ask = json!({});
-        if !reason.is_empty() {
-            ask["reason"] = cut_to(reason, REASON_BYTES_MAX).into();
-        }
-        if let Some(delay) = delay {
-            ask["delaySeconds"] = seconds(delay).into();
-        }
-        let call = self.lease(handle, "nack").json(&ask)?.settling();
-        self.client.done(call.within(lease_ends)).await
-    }
-
-    /// The lease lasts `visibility` from now, in whole seconds.
-    ///
-    /// # Errors
-    /// As [`Queue::ack`].
-    pub async fn extend(&self, message: &Message, visibility: Duration) -> Result<(), Error> {
-        self.extend_until(&message.receipt_handle, visibility, None).await
-    }
-
-    pub(crate) async fn extend_until(
-        &self,
-        handle: &str,
-        visibility: Duration,
-        lease_ends: Option<Instant>,
-    ) -> Result<(), Error> {
-        let ask = json!({"visibilityTimeoutSeconds": seconds(visibility)});
-        let call = self.lease(handle, "change-visibility").json(&ask)?;
-        // To hold it twice is to hold it; only giving it back is an end.
-        let call = if visibility.is_zero() { call.settling() } else { call.repeatable() };
-        self.client.done(call.within(lease_ends)).await
-    }
-
-    fn lease(&self, handle: &str, verb: &str) -> Call {
-        Call::new(Method::POST, ["v1", "queues", &self.name, "messages", handle]).verb(verb)
-    }
-
-    /// Acks many by their receipt handles, up to 1000; there is a result for each, in the same order.
-    /// Those that the server refuses for now are tried again, as a whole request is.
-    ///
-    /// # Errors
-    /// What befalls the whole request; see [`Queue::ack`] for each.
-    pub async fn ack_batch(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        self.settle_batch("ack", json!({}), handles).await
-    }
-
-    /// Gives messages back that nobody began to work on: the next receive gets them.
-    ///
-    /// # Errors
-    /// As [`Queue::ack_batch`].
-    pub async fn give_back(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        let ask = json!({"visibilityTimeoutSeconds": 0});
-        self.settle_batch("change-visibility", ask, handles).await
-    }
-
-    /// Tries once to ack leases; what came of it is in each.
-    pub(crate) async fn try_acks(&self, leases: &mut [&mut Lease], ends: Instant) {
-        let handles: Vec<_> = leases.iter().map(|lease| lease.handle.as_str()).collect();
-        let ask = json!({"receiptHandles": handles});
-        let call = self.messages(Method::POST).verb("ack").json(&ask).map(Call::settling);
-        let answer: Result<Results<Settled>, Error> = match call {
-            Ok(call) => self.client.call(call.once(ends)).await,
-            Err(error) => Err(error),
-        };
-        match answer {
-            Ok(answer) => {
-                let mut outcomes = answer.results.into_iter();
-                leases.iter_mut().for_each(|lease| lease.judge(outcomes.next(), false));
-            }
-            Err(error) => leases.iter_mut().for_each(|lease| lease.fail(&error)),
-        }
-    }
-
-    /// Waits before another try of what concerns a lease; `false` if there is none any more.
-    pub(crate) async fn pause(&self, failures: u32, error: &Error, ends: Instant) -> bool {
-        self.client.pause_in_lease(failures, error, ends).await
-    }
-
-    /// Settles many. Of an answer that refuses some of them for now, those are asked for again, and no
-    /// others: a second try of what is settled would be told that its lease has ended.
-    async fn settle_batch(
-        &self,
-        verb: &str,
-        mut ask: Value,
-        handles: &[String],
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        let deadline = self.client.deadline();
-        let mut failures = 0;
-        let mut leases: Vec<_> = handles.iter().cloned().map(Lease::new).collect();
-        loop {
-            let mut open: Vec<_> = leases.iter_mut().filter(|lease| lease.is_open()).collect();
-            ask["receiptHandles"] = open.iter().map(|lease| lease.handle.as_str()).collect();
-            let call = self.messages(Method::POST).verb(verb).json(&ask)?.settling();
-            let answer = self.client.call_told(call.until(deadline).after(failures)).await;
-            let (answer, before): (Results<Settled>, Before) = match answer {
-                Ok(answer) => answer,
-                Err(error) if failures == 0 => return Err(error),
-                Err(error) => {
-                    // What was settled before stays so.
-                    open.iter_mut().for_each(|lease| lease.result = Err(error.for_another()));
-                    break;
-                }
-            };
-            let mut outcomes = answer.results.into_iter();
-            for lease in &mut open {
-                lease.judge(outcomes.next(), before.cut);
-            }
-            failures = before.failures + 1;
-            let refused = leases.iter().filter(|lease| lease.is_open());
-            let errors = refused.filter_map(|lease| lease.result.as_ref().err());
-            let Some(error) = errors.max_by_key(|error| error.retry_after_ms()) else { break };
-            if !self.client.pause(failures, error, deadline).await {
-                break;
-            }
-        }
-        Ok(leases.into_iter().map(|lease| lease.result).collect())
-    }
-}
-
-/// A lease that is being settled with others.
-pub(crate) struct Lease {
-    handle: String,
-    /// A try may have settled it whose result does not say so.
-    cut: bool,
-    asked: bool,
-    pub(crate) result: Result<(), Error>,
-}
-
-impl Lease {
-    pub(crate) fn new(handle: String) -> Lease {
-        Lease { handle, cut: false, asked: false, result: Ok(()) }
-    }
-
-    /// Whether it is to be asked for, or asked for again.
-    fn is_open(&self) -> bool {
-        match &self.result {
-            Ok(()) => !self.asked,
-            Err(Error::Problem(problem)) => problem.is_tried_again(),
-            Err(_) => false,
-        }
-    }
-
-    /// A whole request failed.
-    fn fail(&mut self, error: &Error) {
-        self.asked = true;
-        self.cut |= match error {
-            Error::Cut { .. } => true,
-            error => error.problem().is_some_and(Problem::may_be_done),
-        };
-        self.result = Err(error.for_another());
-    }
-
-    /// Takes what came of a try; `cut` when another before it was.
-    fn judge(&mut self, outcome: Option<Outcome<Settled>>, cut: bool) {
-        self.asked = true;
-        self.cut |= cut;
-        let short = || Err(Error::Answer(serde::de::Error::custom("too few results")));
-        self.result = match outcome.map_or_else(short, Outcome::into_result) {
-            Ok(Settled {}) => Ok(()),
-            Err(Error::Problem(problem)) if self.cut && problem.status == 409 => {
-                Err(Error::Unknown(problem))
-            }
-            Err(error) => {
-                self.cut |= error.problem().is_some_and(Problem::may_be_done);
-                Err(error)
-            }
-        };
-    }
-}
-
-/// The beginning of a text, cut between two characters.
-fn cut_to(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]
@@ -468,15 +263,5 @@ mod tests {
         assert_eq!(results[0].as_ref().expect("sent").sequence, 4);
         assert!(results[1].as_ref().expect_err("refused").is("invalid-body"));
         assert!(matches!(results[2], Err(Error::Answer(_))));
-        let answer: Results<Settled> =
-            serde_json::from_str(r#"{"results":[{"index":0}]}"#).expect("results");
-        assert!(answer.results.into_iter().all(|outcome| outcome.into_result().is_ok()));
-    }
-
-    #[test]
-    fn reasons_are_cut_between_characters() {
-        assert_eq!(cut_to("aüb", 2), "a");
-        assert_eq!(cut_to("aüb", 3), "aü");
-        assert_eq!(cut_to("short", 1024), "short");
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::client::Client;
 use crate::error::Error;
+use crate::streams::all_pages;
 
 /// Redrives of a tenant. From [`Client::redrives`].
 #[derive(Clone, Debug)]
@@ -128,6 +129,16 @@ impl Redrives {
     /// `not-found`; any other [`Error`].
     pub async fn get(&self, id: &str) -> Result<Redrive, Error> {
         self.client.call(Call::new(Method::GET, ["v1", "redrives", id])).await
+    }
+
+    /// Those that a queue remembers, its last ten, the latest first.
+    ///
+    /// # Errors
+    /// `not-found` when there is no such queue; any other [`Error`].
+    pub async fn list(&self, dead_letter_queue: &str) -> Result<Vec<Redrive>, Error> {
+        let of = [("queue", Some(dead_letter_queue.to_owned()))];
+        let call = || Call::new(Method::GET, ["v1", "redrives"]).query(&of);
+        all_pages(&self.client, call, None).await
     }
 
     /// Ends it; what was moved stays moved.

@@ -5,11 +5,13 @@ use std::time::Duration;
 /// How often and how long a call is tried: exponential backoff with full jitter, bounded by a
 /// number of attempts and by a time for all of them together.
 ///
-/// A consumer tries what concerns a lease that it holds until that ends, however often and however
-/// long this says: its pauses alone count there.
-///
 /// Tried again are connections that fail, and answers of 429, 503 and 507; `retryAfterMs` of an
 /// answer is waited for.
+///
+/// A consumer tries what concerns a lease that it holds until that ends, however often and however
+/// long this says: its pauses alone count there, of 200 ms at least. Every error that may pass is
+/// tried again then ([`Error::is_passing`](crate::Error::is_passing)), and `retryAfterMs` is waited
+/// for during half of what is left of the lease at most.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,23 +61,33 @@ impl Retry {
     }
 }
 
-/// What is left of a lease when no further try is worth it.
-pub(crate) const LEASE_REST: Duration = Duration::from_millis(20);
+/// The least pause between tries of what concerns a lease. When less is left of it, there is no
+/// further try.
+pub(crate) const LEASE_REST: Duration = Duration::from_millis(200);
+/// A try of what concerns a lease has so long, as far as there is so much left: enough for a server
+/// that is slow.
+const LEASE_TRY_MIN: Duration = Duration::from_secs(1);
 
 impl Retry {
-    /// The pause after `failures` tries of what is tried as long as a lease has `left`; `None` when
-    /// it is over. Towards its end they are shorter, whatever the server asks for: afterwards is too
-    /// late.
-    pub(crate) fn pause_within(
+    /// The pause after `failures` tries of what concerns a lease that has `left`; `None` when it is too
+    /// late for another. Towards its end they are shorter, whatever the server asks for: afterwards
+    /// is too late.
+    pub(crate) fn pause_in_lease(
         &self,
         failures: u32,
         asked_ms: Option<u64>,
         draw: u64,
         left: Duration,
     ) -> Option<Duration> {
-        (left > LEASE_REST)
-            .then(|| self.pause(failures, asked_ms, draw).min(left / 2).max(LEASE_REST))
+        let pause = self.pause(failures, asked_ms, draw).min(left / 2).max(LEASE_REST);
+        (left >= pause + LEASE_REST).then_some(pause)
     }
+}
+
+/// How long one try of what concerns a lease that has `left` may take, so that after one that is not
+/// answered there is time for another. Never nothing: a lease may be over only by our clock.
+pub(crate) fn try_in_lease(timeout: Duration, left: Duration) -> Duration {
+    (left / 2).max(LEASE_TRY_MIN).min(left).max(LEASE_REST).min(timeout)
 }
 
 /// What a second try may do, which decides whether there is one.
@@ -122,17 +134,40 @@ mod tests {
     }
 
     #[test]
-    fn tries_for_a_lease_go_on_until_it_ends() {
+    fn tries_for_a_lease_go_on_until_it_ends_with_a_rest_between_them() {
         let retry = Retry { base: Duration::ZERO, ..Retry::none() };
         let mut left = Duration::from_secs(30);
-        let mut tries = 0;
-        while let Some(pause) = retry.pause_within(tries + 1, Some(100), u64::MAX - 1, left) {
-            left = left.saturating_sub(pause);
+        let mut tries = 1;
+        while let Some(pause) = retry.pause_in_lease(tries, Some(100), u64::MAX - 1, left) {
+            assert!(pause >= LEASE_REST, "never at once: {pause:?}");
+            left = left.checked_sub(pause).expect("no longer than what is left");
+            assert!(left >= LEASE_REST, "no try in the last moment: {left:?}");
             tries += 1;
         }
-        assert!(left <= LEASE_REST && (10..1000).contains(&tries), "{tries}, {left:?}");
-        let all = Duration::from_secs(30);
-        assert!(retry.pause_within(1000, None, 1, all) == Some(LEASE_REST), "never at once");
+        assert!(left < 2 * LEASE_REST && (100..=150).contains(&tries), "{tries}, {left:?}");
+    }
+
+    #[test]
+    fn half_of_what_is_left_of_a_lease_is_waited_for_at_most() {
+        let pause = |seconds| {
+            let left = Duration::from_secs(seconds);
+            Retry::default().pause_in_lease(1, Some(10_000), 0, left).map(|pause| pause.as_secs())
+        };
+        assert_eq!([30, 8, 2].map(pause), [Some(10), Some(4), Some(1)]);
+    }
+
+    #[test]
+    fn one_try_for_a_lease_leaves_time_for_another() {
+        let of = |timeout_ms, left_ms| {
+            let [timeout, left] = [timeout_ms, left_ms].map(Duration::from_millis);
+            try_in_lease(timeout, left).as_millis()
+        };
+        assert_eq!(of(30_000, 40_000), 20_000, "half of it");
+        assert_eq!(of(30_000, 600_000), 30_000, "as the client is set");
+        assert_eq!(of(90_000, 600_000), 90_000, "also if that is long");
+        assert_eq!(of(30_000, 1_500), 1_000, "time for a slow server");
+        assert_eq!(of(30_000, 700), 700, "not after its end");
+        assert_eq!(of(30_000, 0), 200, "one that is over by our clock");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One stream: appending, and reading in groups.
+//! One stream: appending, and reading.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::message::seconds;
 use crate::queue::{Outcome, Results};
-use crate::streams::all_pages;
 
 /// Records in one request.
 const BATCH_MAX: usize = 1000;
@@ -47,7 +46,7 @@ const RECORD_BYTES: usize = 24;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stream {
-    client: Client,
+    pub(crate) client: Client,
     name: String,
 }
 
@@ -253,23 +252,6 @@ pub struct Sought {
     pub offsets: BTreeMap<u16, u64>,
 }
 
-/// A group, in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct GroupSummary {
-    /// Its name.
-    pub group: String,
-    /// Grows whenever partitions get other owners, and with every seek.
-    pub epoch: u64,
-    /// RFC 3339.
-    pub created_at: String,
-    /// How many.
-    pub members: u64,
-    /// Records that it has before it.
-    pub lag: u64,
-}
-
 impl Stream {
     pub(crate) fn new(client: Client, name: String) -> Stream {
         Stream { client, name }
@@ -279,10 +261,6 @@ impl Stream {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    fn group_call(&self, group: &str, verb: &str) -> Call {
-        Call::new(Method::POST, ["v1", "streams", &self.name, "groups", group]).verb(verb)
     }
 
     /// Appends records, in as many requests as they need, and returns when they are on disk. Each is
@@ -361,24 +339,6 @@ impl Stream {
     /// `not-found` when there is no such stream; any other [`Error`].
     pub async fn seek(&self, group: &str, to: &SeekTo) -> Result<Sought, Error> {
         self.client.call(self.group_call(group, "seek").json(&to.ask())?).await
-    }
-
-    /// Takes part in a group no more: its partitions go to the others at once.
-    ///
-    /// # Errors
-    /// `not-found` when there is no such stream or group; any other [`Error`].
-    pub async fn leave(&self, group: &str, member: &str) -> Result<(), Error> {
-        let path = ["v1", "streams", &self.name, "groups", group, "members", member];
-        self.client.done(Call::new(Method::DELETE, path)).await
-    }
-
-    /// All groups, page after page.
-    ///
-    /// # Errors
-    /// `not-found` when there is no such stream; any other [`Error`].
-    pub async fn groups(&self) -> Result<Vec<GroupSummary>, Error> {
-        let call = || Call::new(Method::GET, ["v1", "streams", &self.name, "groups"]);
-        all_pages(&self.client, call, None).await
     }
 
     /// Reads a partition without a group, from an offset on; up to 1000 records.

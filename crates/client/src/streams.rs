@@ -69,6 +69,63 @@ impl NewStream {
     }
 }
 
+/// A change of a stream. What is not set stays.
+///
+/// ```
+/// let shorter = client::StreamUpdate::new().retention(std::time::Duration::from_secs(86_400));
+/// ```
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[must_use]
+pub struct StreamUpdate {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partitions: Option<u16>,
+    /// `Some(None)` is `null`: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention_seconds: Option<Option<u64>>,
+    /// `Some(None)` is `null`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention_bytes: Option<Option<u64>>,
+}
+
+impl StreamUpdate {
+    /// A change of nothing yet.
+    pub fn new() -> StreamUpdate {
+        StreamUpdate::default()
+    }
+
+    /// As many as before, or more. Keys go to other partitions then: what was appended stays where
+    /// it is.
+    pub fn partitions(mut self, partitions: u16) -> StreamUpdate {
+        self.partitions = Some(partitions);
+        self
+    }
+
+    /// A record older than this is dropped. In whole seconds.
+    pub fn retention(mut self, retention: Duration) -> StreamUpdate {
+        self.retention_seconds = Some(Some(seconds(retention)));
+        self
+    }
+
+    /// No record is dropped because of its age.
+    pub fn keep_for_ever(mut self) -> StreamUpdate {
+        self.retention_seconds = Some(None);
+        self
+    }
+
+    /// Of each partition the newest so many bytes are kept.
+    pub fn retention_bytes(mut self, bytes: u64) -> StreamUpdate {
+        self.retention_bytes = Some(Some(bytes));
+        self
+    }
+
+    /// No record is dropped because there are many.
+    pub fn keep_all_bytes(mut self) -> StreamUpdate {
+        self.retention_bytes = Some(None);
+        self
+    }
+}
+
 /// A stream that is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -100,6 +157,9 @@ pub struct StreamInfo {
     pub retention_bytes: Option<u64>,
     /// RFC 3339.
     pub created_at: String,
+    /// When it was last changed. RFC 3339.
+    #[serde(default)]
+    pub updated_at: String,
     /// How many groups read it.
     pub groups: u32,
     /// Records that are kept; only of [`Streams::get`].
@@ -108,6 +168,26 @@ pub struct StreamInfo {
     /// What they take; only of [`Streams::get`].
     #[serde(default)]
     pub bytes: Option<u64>,
+    /// What each partition holds; only of [`Streams::get`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_partition: Vec<PartitionInfo>,
+}
+
+/// What a partition holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PartitionInfo {
+    /// Which.
+    pub partition: u16,
+    /// The offset of the first record that is kept.
+    pub start: u64,
+    /// The offset of the next record to come.
+    pub end: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// When the last record came, RFC 3339; `None` when none did.
+    pub last_record_at: Option<String>,
 }
 
 impl Streams {
@@ -140,6 +220,15 @@ impl Streams {
     pub async fn list_all(&self, prefix: &str) -> Result<Vec<StreamInfo>, Error> {
         let prefix = (!prefix.is_empty()).then(|| prefix.to_owned());
         all_pages(&self.client, || Call::new(Method::GET, ["v1", "streams"]), prefix).await
+    }
+
+    /// Changes what is given, and gives the stream as it is then.
+    ///
+    /// # Errors
+    /// `not-found`; `unprocessable` for fewer partitions than there are; any other [`Error`].
+    pub async fn update(&self, name: &str, change: &StreamUpdate) -> Result<StreamInfo, Error> {
+        let call = Call::new(Method::PATCH, ["v1", "streams", name]).json(change)?;
+        self.client.call(call.repeatable()).await
     }
 
     /// Deletes a stream, its records and its groups.
@@ -186,5 +275,13 @@ mod tests {
         assert_eq!(json(&stream), expected);
         let stream = NewStream::new("s").retention(Duration::from_secs(60));
         assert_eq!(json(&stream), json!({"name": "s", "retentionSeconds": 60}));
+    }
+
+    #[test]
+    fn a_change_says_what_is_to_be_taken_away() {
+        let json = |change: &StreamUpdate| serde_json::to_value(change).expect("JSON");
+        assert_eq!(json(&StreamUpdate::new()), json!({}));
+        let change = StreamUpdate::new().keep_for_ever().keep_all_bytes();
+        assert_eq!(json(&change), json!({"retentionSeconds": null, "retentionBytes": null}));
     }
 }

@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::error::Error;
 use crate::message::Outgoing;
+use crate::queue::{Batch, Outcome, Results, fits_in_a_request};
 use crate::queues::{NewQueue, Page, QueueMade};
 
 /// The topics of a tenant. From [`Client::topics`].
@@ -178,5 +179,29 @@ impl Topics {
     pub async fn publish(&self, topic: &str, message: &Outgoing) -> Result<Published, Error> {
         let call = Call::new(Method::POST, ["v1", "topics", topic, "messages"]);
         self.client.call(call.json(message)?.keyed()).await
+    }
+
+    /// Publishes many, in their order, in as many requests as they need. Each is taken or refused by
+    /// itself; the results are in the same order.
+    ///
+    /// # Errors
+    /// What befalls a whole request. Of more than one request, those before it were carried out;
+    /// their results are lost with the error, so publish in smaller parts where that matters.
+    pub async fn publish_batch(
+        &self,
+        topic: &str,
+        messages: &[Outgoing],
+    ) -> Result<Vec<Result<Published, Error>>, Error> {
+        let mut results = Vec::with_capacity(messages.len());
+        let mut rest = messages;
+        while !rest.is_empty() {
+            let part;
+            (part, rest) = rest.split_at(fits_in_a_request(rest));
+            let call = Call::new(Method::POST, ["v1", "topics", topic, "messages"]).verb("batch");
+            let call = call.json(&Batch { messages: part })?.keyed();
+            let answer: Results<Published> = self.client.call(call).await?;
+            results.extend(answer.results.into_iter().map(Outcome::into_result));
+        }
+        Ok(results)
     }
 }

@@ -91,6 +91,10 @@ pub(crate) async fn exchange(
     };
     match tokio::time::timeout(timeout, whole).await {
         Ok(outcome) => outcome,
-        Err(_late) => Err(Failed::Cut(format!("nothing within {} s", timeout.as_secs_f32()))),
+        Err(_late) => Err(Failed::Cut(nothing_within(timeout))),
     }
+}
+
+pub(crate) fn nothing_within(time: Duration) -> String {
+    format!("nothing within {} s", time.as_secs_f32())
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use client::{Client, GroupSummary, NewRecord, NewStream, Record, SeekTo, StreamInfo};
+use client::{
+    Client, GroupSummary, NewRecord, NewStream, PartitionInfo, Record, SeekTo, StreamInfo,
+};
 use serde_json::value::RawValue;
 use streams::PARTITIONS_MAX;
 
@@ -166,12 +168,11 @@ async fn show(client: &Client, json: bool, name: &str) -> anyhow::Result<ExitCod
         print(&json_lines(&[info])?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = Vec::new();
-    for partition in 0..info.partitions {
-        // Past the end there is nothing to read, only where the partition begins and ends.
-        let page = client.stream(name).read(partition, u64::MAX, 1).await?;
-        rows.push([u64::from(partition), page.start, page.end].map(|n| n.to_string()).to_vec());
-    }
+    let row = |partition: &PartitionInfo| {
+        let PartitionInfo { partition, start, end, .. } = *partition;
+        [u64::from(partition), start, end].map(|n| n.to_string()).to_vec()
+    };
+    let rows: Vec<_> = info.per_partition.iter().map(row).collect();
     let partitions = table(&["PARTITION", "FIRST", "NEXT"], &[0, 1, 2], &rows);
     print(&format!("{}\n{partitions}", show::stream(&info)))?;
     Ok(ExitCode::SUCCESS)

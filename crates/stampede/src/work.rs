@@ -108,7 +108,7 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
         let summary = consumer.ended().await?;
         let client::Summary { done, failed, given_back, lost, .. } = summary;
         eprintln!(
-            "stampede: {done} done, {failed} failed, {given_back} given back, {lost} not settled"
+            "stampede: {done} done, {failed} failed, {given_back} given back, {lost} not known acked"
         );
         if let Some(why) = errand.cannot_start.get() {
             bail!("cannot start {why}; its message went back");

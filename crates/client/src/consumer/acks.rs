@@ -1,36 +1,30 @@
 //! Acks of many handlers in one request: while one is under way, the next gather.
 //!
-//! What the server does not answer, or refuses for now, is asked for again until its lease ends, with
-//! whatever has come meanwhile.
+//! Each request is a single try, and what came of it is for those who asked: whether to ask again is
+//! theirs to say, because each has a lease of its own.
+
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::error::Error;
-use crate::queue::{Lease, Queue};
+use crate::queue::Queue;
 use crate::retry::LEASE_REST;
 
 /// Handles in one request.
 const BATCH_MAX: usize = 1000;
+/// How long a request holds up the next: one that is not answered holds up nobody else.
+const HELD_UP_MAX: Duration = Duration::from_secs(1);
+/// Requests under way; more than one only while they are not answered.
+const UNDER_WAY_MAX: usize = 32;
 
 struct Ask {
-    lease: Lease,
-    /// Until then it is tried.
-    ends: Instant,
+    handle: String,
+    /// How long whoever asked waits.
+    limit: Duration,
     answer: oneshot::Sender<Result<(), Error>>,
-}
-
-impl Ask {
-    /// Tells the outcome of a try if it is the last; otherwise it is to be tried again.
-    fn unless_settled(self) -> Option<Ask> {
-        let passing = self.lease.result.as_ref().is_err_and(Error::is_passing);
-        if passing && Instant::now() + LEASE_REST < self.ends {
-            return Some(self);
-        }
-        // Whoever asked may have been dropped.
-        let _ = self.answer.send(self.lease.result);
-        None
-    }
 }
 
 /// Where handlers leave their acks.
@@ -45,39 +39,50 @@ impl Acks {
         Acks(asks)
     }
 
-    /// Acks what is leased until `ends`.
-    pub(super) async fn ack(&self, handle: String, ends: Instant) -> Result<(), Error> {
+    /// Tries once to ack. Whoever does not wait for the outcome is not asked for, if there is time.
+    pub(super) async fn try_ack(&self, handle: String, limit: Duration) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
-        let ask = Ask { lease: Lease::new(handle), ends, answer };
+        let ask = Ask { handle, limit, answer };
         assert!(self.0.send(ask).await.is_ok(), "it gathers as long as somebody asks");
         answered.await.expect("every ask is answered")
     }
 }
 
 async fn gather(queue: Queue, mut asks: mpsc::Receiver<Ask>) {
-    let (mut open, mut failures) = (Vec::new(), 0);
+    let mut under_way = JoinSet::new();
     loop {
+        while under_way.len() >= UNDER_WAY_MAX {
+            under_way.join_next().await;
+        }
+        let mut open = Vec::new();
+        if asks.recv_many(&mut open, BATCH_MAX).await == 0 {
+            return;
+        }
+        open.retain(|ask| !ask.answer.is_closed());
         if open.is_empty() {
-            failures = 0;
-            if asks.recv_many(&mut open, BATCH_MAX).await == 0 {
-                return;
-            }
+            continue;
         }
-        while open.len() < BATCH_MAX
-            && let Ok(ask) = asks.try_recv()
+        // Those that have ended meanwhile hold up nobody.
+        while under_way.try_join_next().is_some() {}
+        under_way.spawn(request(queue.clone(), open));
+        if let Ok(Some(ended)) = timeout(HELD_UP_MAX, under_way.join_next()).await
+            && ended.expect("a request does not panic")
         {
-            open.push(ask);
-        }
-        let latest = open.iter().map(|ask| ask.ends).max().expect("there is one");
-        let mut leases: Vec<_> = open.iter_mut().map(|ask| &mut ask.lease).collect();
-        queue.try_acks(&mut leases, latest).await;
-        open = open.into_iter().filter_map(Ask::unless_settled).collect();
-        failures += 1;
-        let errors = open.iter().filter_map(|ask| ask.lease.result.as_ref().err());
-        let error = errors.max_by_key(|error| error.retry_after_ms());
-        let soonest = open.iter().map(|ask| ask.ends).min();
-        if let (Some(error), Some(soonest)) = (error, soonest) {
-            queue.pause(failures, error, soonest).await;
+            // Those who were refused come again, one by one: a request for each would be a storm.
+            sleep(LEASE_REST).await;
         }
     }
+}
+
+/// Tries once for all of them. Whether any of them was refused for now.
+async fn request(queue: Queue, asks: Vec<Ask>) -> bool {
+    let limit = asks.iter().map(|ask| ask.limit).max().expect("there is one");
+    let handles: Vec<_> = asks.iter().map(|ask| ask.handle.as_str()).collect();
+    let results = queue.try_acks(&handles, limit).await;
+    let refused = results.iter().any(|result| result.as_ref().is_err_and(Error::is_passing));
+    for (ask, result) in asks.into_iter().zip(results) {
+        // Whoever asked may have gone.
+        let _ = ask.answer.send(result);
+    }
+    refused
 }

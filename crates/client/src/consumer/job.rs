@@ -12,12 +12,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
+use super::settle::{LAST_TRY, Tries};
 use super::shift::Shift;
-use crate::error::Error;
 use crate::message::Message;
-
-/// How long what settles a lease that is over is tried: the server's clock may be behind.
-const LAST_TRY: Duration = Duration::from_secs(2);
 
 /// A lease that is held.
 struct Held {
@@ -28,11 +25,6 @@ struct Held {
 }
 
 impl Held {
-    /// Until when it is tried to settle it.
-    fn settled_by(&self) -> Instant {
-        self.ends().max(Instant::now() + LAST_TRY)
-    }
-
     fn ends(&self) -> Instant {
         *self.ends.lock().expect("nothing panics with it held")
     }
@@ -73,25 +65,23 @@ where
             () = &mut lease => unreachable!("a lease is held until somebody settles it"),
         };
         match end {
-            End::Done => self.acked(&held).await,
+            End::Done => self.ack(&held).await,
             End::Failed(reason) => {
                 self.tally.failed();
-                // The handler is through; while its message is held, another takes its place.
-                drop(place);
                 if self.settings.until_empty {
+                    // It is held until the end; meanwhile another takes its place.
+                    drop(place);
                     tokio::select! {
                         () = self.drained.cancelled() => {}
                         () = &mut lease => unreachable!("a lease is held until it is settled"),
                     }
                 }
-                let by = Some(held.settled_by());
-                self.nacked(&held.handle, None, &reason, by).await;
+                self.nack(&held, None, &reason).await;
             }
             End::Aborted => {
                 self.tally.given_back(1);
                 let reason = "the consumer was stopped before it was done";
-                // Somebody wants an end, and it comes back all the same.
-                self.nacked(&held.handle, Some(Duration::ZERO), reason, None).await;
+                self.nack(&held, Some(Duration::ZERO), reason).await;
             }
         }
     }
@@ -119,12 +109,13 @@ where
     /// Renews the lease at half time, again and again; says so if that fails until it has ended.
     async fn hold(&self, held: &Held) {
         let (queue, visibility) = (&self.settings.queue, self.settings.visibility);
+        let once = |limit| queue.try_extend(&held.handle, visibility, limit);
         loop {
             let ends = held.ends();
             tokio::time::sleep_until(ends - visibility / 2).await;
             // Of the first try: which of them has renewed it is not known.
             let asked = Instant::now();
-            if let Err(error) = queue.extend_until(&held.handle, visibility, Some(ends)).await {
+            if let Err(error) = self.tries(ends).renew(once).await {
                 tracing::warn!(%error, "a lease could not be renewed; another may have it");
                 held.lost.cancel();
                 return pending().await;
@@ -133,29 +124,31 @@ where
         }
     }
 
-    async fn acked(&self, held: &Held) {
-        match self.acks.ack(held.handle.clone(), held.settled_by()).await {
+    fn tries(&self, ends: Instant) -> Tries<'_> {
+        Tries::until(ends, &self.settings.queue.client, &self.stopper.abort)
+    }
+
+    /// Until its lease ends, whatever is to be done to it. One that is over is tried for a while.
+    fn tries_to_settle(&self, held: &Held) -> Tries<'_> {
+        self.tries(held.ends().max(Instant::now() + LAST_TRY))
+    }
+
+    async fn ack(&self, held: &Held) {
+        let once = |limit| self.acks.try_ack(held.handle.clone(), limit);
+        match self.tries_to_settle(held).settle(once).await {
             Ok(()) => self.tally.done(),
             Err(error) => {
                 self.tally.lost();
-                match error {
-                    Error::Unknown(_) => tracing::warn!(%error, "done, but perhaps not acked"),
-                    _ => tracing::warn!(%error, "done, but not acked: it may come again"),
-                }
+                tracing::warn!(%error, "done, but not known to be acked: it may come again");
             }
         }
     }
 
-    async fn nacked(
-        &self,
-        handle: &str,
-        delay: Option<Duration>,
-        reason: &str,
-        by: Option<Instant>,
-    ) {
-        if let Err(error) = self.settings.queue.nack_handle(handle, delay, reason, by).await {
+    async fn nack(&self, held: &Held, delay: Option<Duration>, reason: &str) {
+        let once = |limit| self.settings.queue.try_nack(&held.handle, delay, reason, limit);
+        if let Err(error) = self.tries_to_settle(held).settle(once).await {
             // It comes back all the same, when the lease ends.
-            tracing::warn!(%error, "not done, and not nacked");
+            tracing::warn!(%error, "not done, and not known to be nacked");
         }
     }
 }

@@ -8,10 +8,12 @@
 //! ```
 //!
 //! A message is received only when there is a place for it, so nothing waits here while its lease
-//! runs out. `shift` receives and spawns, `job` is the life of one message, `acks` gathers acks.
+//! runs out. `shift` receives and spawns, `job` is the life of one message, `settle` tries what ends it
+//! again and again, `acks` gathers acks.
 
 mod acks;
 mod job;
+mod settle;
 mod shift;
 
 use std::fmt;
@@ -183,7 +185,9 @@ impl Consumer {
     /// received and not begun. What was still being worked on after that is given up and nacked.
     ///
     /// A receive that is under way is waited for ([`ConsumerBuilder::linger`]): what it brings is
-    /// given back.
+    /// given back. What was handled within the grace time is acked or nacked, within the grace time
+    /// and two seconds more. So it takes linger, grace and two seconds at most, and as long as handlers
+    /// take to be dropped.
     ///
     /// # Errors
     /// Why it had ended before.
@@ -224,9 +228,19 @@ impl Stopper {
     }
 
     /// Does not wait for handlers either: they are dropped and their messages nacked.
+    ///
+    /// Acks and nacks, also those that are under way, are tried for two seconds from then on. What
+    /// is not settled by then comes back when its lease ends; what was done and is not known to be
+    /// acked is [`Summary::lost`].
     pub fn abort(&self) {
         self.stop.cancel();
         self.abort.cancel();
+    }
+
+    /// When nothing is waited for any more.
+    async fn too_late(&self) {
+        self.abort.cancelled().await;
+        tokio::time::sleep(settle::LAST_TRY).await;
     }
 }
 
@@ -238,9 +252,10 @@ pub struct Summary {
     pub done: u64,
     /// Messages whose handler failed or panicked.
     pub failed: u64,
-    /// Messages that were not begun, or given up when the grace time was over.
+    /// Messages that were not begun, or given up when the grace time was over. Those whose nack the
+    /// server did not get come back when their lease ends.
     pub given_back: u64,
-    /// Messages that were handled, and may be handled again: the lease had ended, or the ack was
-    /// not answered.
+    /// Messages that were handled, and may be handled again: the lease had ended, or an ack was not
+    /// answered. One whose answer got lost, and whose next try was refused, may well be acked.
     pub lost: u64,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::acks::Acks;
@@ -82,7 +82,8 @@ where
             };
             connected = true;
             if self.stopper.stop.is_cancelled() {
-                self.give_back(&messages).await;
+                // A job like others, which is waited for no longer than they are.
+                jobs.spawn(Arc::clone(self).give_back(messages));
                 return Ok(());
             }
             if messages.is_empty() && self.settings.until_empty {
@@ -132,7 +133,10 @@ where
             biased;
             received = &mut receive => Some(received),
             () = self.stopper.stop.cancelled() => {
-                tokio::time::timeout(self.settings.linger, receive).await.ok()
+                tokio::select! {
+                    received = timeout(self.settings.linger, receive) => received.ok(),
+                    () = self.stopper.too_late() => None,
+                }
             }
         }
     }
@@ -153,15 +157,20 @@ where
         }
     }
 
-    async fn give_back(&self, messages: &[Message]) {
+    async fn give_back(self: Arc<Shift<H>>, messages: Vec<Message>) {
         if messages.is_empty() {
             return;
         }
         let handles: Vec<_> = messages.iter().map(|m| m.receipt_handle.clone()).collect();
         self.tally.given_back(handles.len() as u64);
-        if let Err(error) = self.settings.queue.give_back(&handles).await {
-            // They come back all the same, when their leases end.
-            tracing::warn!(%error, "not given back");
+        // They come back all the same, when their leases end.
+        tokio::select! {
+            outcome = self.settings.queue.give_back(&handles) => {
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "not given back");
+                }
+            }
+            () = self.stopper.too_late() => tracing::warn!("not known to be given back"),
         }
     }
 

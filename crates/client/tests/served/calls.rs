@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use client::{
     Attribute, Backoff, Bound, Call, Client, Error, ListQueues, Method, Mode, NewQueue, Outgoing,
-    PeekState, QueueSettings, QueueUpdate, Receive,
+    PeekState, QueueSettings, QueueUpdate, Receive, Redrive, RedriveAsk, RedriveState, Redrives,
 };
 use http_edge::server::ServerOptions;
 use http_edge::tls::Tls;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use tokio::time::timeout;
+
+use crate::harness::{HANG, Server};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Mail {
@@ -87,6 +89,13 @@ async fn topics_are_made_subscribed_to_published_to_and_deleted() {
     let ask = Receive::up_to(1).wait(Duration::from_secs(20));
     let got = client.queue("mails").receive(ask).await.expect("received");
     assert_eq!(got[0].message_id, published.message_id);
+    let mut batch: Vec<_> = (0..1100).map(|n| Outgoing::new(&n).expect("JSON")).collect();
+    batch[7] = Outgoing::new("x").expect("JSON").attribute("big", "x".repeat(300_000));
+    let results = topics.publish_batch("news", &batch).await.expect("two requests");
+    let refused: Vec<_> = (0..1100).filter(|&n| results[n].is_err()).collect();
+    assert_eq!((results.len(), refused), (1100, vec![7]));
+    let last = results[1099].as_ref().expect("published");
+    assert_eq!((last.sequence, last.subscriptions), (1100, 1));
     topics.unsubscribe("news", "mails").await.expect("unsubscribed");
     assert_eq!(topics.list_all().await.expect("all")[0].subscriptions.len(), 1);
     topics.delete("news").await.expect("deleted");
@@ -167,6 +176,90 @@ async fn a_batch_has_a_result_for_each_whatever_its_size() {
         .map(|r| r.as_ref().map_or_else(|e| e.problem().unwrap().status, |()| 0))
         .collect();
     assert_eq!(kinds, [0, 400, 409]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn many_leases_are_made_longer_at_once() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    for n in 0..3 {
+        queue.send(&n).await.expect("sent");
+    }
+    let ask = Receive::up_to(3).visibility(Duration::from_secs(10));
+    let got = queue.receive(ask).await.expect("received");
+    let mut handles: Vec<_> = got.iter().map(|message| message.receipt_handle.clone()).collect();
+    handles.push("forged".to_owned());
+    let longer = Duration::from_secs(600);
+    let results = queue.extend_batch(&handles[1..], longer).await.expect("answered");
+    assert!(results[0].is_ok() && results[1].is_ok(), "{results:?}");
+    assert!(results[2].as_ref().is_err_and(|error| error.is("invalid-parameter")), "{results:?}");
+    server.advance(Duration::from_secs(100));
+    let ask = Receive::up_to(3).wait(Duration::from_secs(20));
+    let again = queue.receive(ask).await.expect("received");
+    assert_eq!((again.len(), &again[0].message_id), (1, &got[0].message_id));
+    let late = queue.extend_batch(&handles[..1], longer).await.expect("answered");
+    assert!(late[0].as_ref().is_err_and(|error| error.is("conflict")), "{late:?}");
+    server.stop().await;
+}
+
+async fn end_of(redrives: &Redrives, id: &str) -> Redrive {
+    let end = async {
+        loop {
+            let now = redrives.get(id).await.expect("there");
+            if now.state != RedriveState::Running {
+                return now;
+            }
+        }
+    };
+    timeout(HANG, end).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn redrives_are_begun_looked_at_listed_and_ended() {
+    let server = Server::start().await;
+    let (dead, jobs) = (server.queue("dead").await, server.queue("jobs").await);
+    for n in 0..5 {
+        let kind = if n == 0 { "odd" } else { "usual" };
+        let message = Outgoing::new(&n).expect("JSON").attribute("kind", kind);
+        dead.send_message(&message).await.expect("sent");
+    }
+    let redrives = server.client().redrives();
+    let all = RedriveAsk {
+        target_queue: Some("jobs".to_owned()),
+        filter: Some(json!({"kind": ["usual"]})),
+        ..RedriveAsk::default()
+    };
+    let ask = RedriveAsk { limit: Some(3), dry_run: true, ..all.clone() };
+    let counted = redrives.begin("dead", &ask).await.expect("begun");
+    let end = end_of(&redrives, &counted).await;
+    assert_eq!((end.state, end.dry_run, end.waiting), (RedriveState::Done, true, 5));
+    assert_eq!((end.matched, end.moved, end.skipped, end.left()), (3, 0, 1, 1));
+    assert_eq!((end.queue.as_str(), end.target_queue.as_deref()), ("dead", Some("jobs")));
+    assert!(end.ended_at.is_some());
+
+    // One a second: it is not through before somebody ends it.
+    let ask = RedriveAsk { max_messages_per_second: Some(1), ..all.clone() };
+    let slow = redrives.begin("dead", &ask).await.expect("begun");
+    let two = redrives.begin("dead", &all).await.expect_err("one at a time");
+    assert!(two.is("conflict"), "{two}");
+    redrives.cancel(&slow).await.expect("ended");
+    let end = redrives.get(&slow).await.expect("there");
+    assert_eq!(end.state, RedriveState::Cancelled);
+    assert!(end.moved < 4, "{end:?}");
+
+    let whole = redrives.begin("dead", &all).await.expect("begun");
+    assert_eq!(end_of(&redrives, &whole).await.state, RedriveState::Done);
+    let moved = jobs.peek(PeekState::Visible, 10).await.expect("looked");
+    let left = dead.peek(PeekState::Visible, 10).await.expect("looked");
+    assert_eq!((moved.len(), left.len()), (4, 1));
+
+    let listed = redrives.list("dead").await.expect("listed");
+    let ids: Vec<_> = listed.iter().map(|redrive| redrive.redrive_id.as_str()).collect();
+    assert_eq!(ids, [&whole, &slow, &counted]);
+    assert_eq!(listed[2], redrives.get(&counted).await.expect("there"));
+    assert!(redrives.list("none").await.expect_err("no such queue").is("not-found"));
+    assert!(redrives.cancel("none").await.expect_err("no such redrive").is("not-found"));
     server.stop().await;
 }
 

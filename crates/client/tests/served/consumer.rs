@@ -12,11 +12,11 @@ use tokio::time::timeout;
 
 use crate::harness::{Cut, HANG, Proxy, Server};
 
-async fn eventually<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn eventually<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("it happens")
 }
 
-async fn send(queue: &Queue, count: usize) {
+pub(crate) async fn send(queue: &Queue, count: usize) {
     let batch: Vec<_> = (0..count).map(|n| Outgoing::new(&n).expect("JSON")).collect();
     assert!(queue.send_batch(&batch).await.expect("sent").iter().all(Result::is_ok));
 }
@@ -318,103 +318,5 @@ async fn a_handler_that_stops_its_consumer_gets_no_more() {
     assert_eq!((summary.done, summary.failed, summary.given_back), (0, 1, 0));
     let peeked = queue.peek(PeekState::Visible, 100).await.expect("looked");
     assert_eq!(peeked.iter().filter(|message| message.receive_count > 0).count(), 1);
-    server.stop().await;
-}
-
-/// A consumer behind a proxy that goes down while a handler runs, which then returns this.
-async fn down_while_handled(
-    proxy: &Proxy,
-    visibility: Duration,
-    outcome: Result<(), &'static str>,
-) -> client::Consumer {
-    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, until) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let builder = proxy.client().queue("jobs").consumer().visibility(visibility);
-    let consumer = builder.start(move |_: Delivery| {
-        let (tell, until) = (Arc::clone(&tell), Arc::clone(&until));
-        async move {
-            tell.notify_one();
-            until.notified().await;
-            outcome
-        }
-    });
-    eventually(begun.notified()).await;
-    proxy.down(true);
-    go_on.notify_one();
-    consumer
-}
-
-/// Five tries of the client in the tests end after 80 ms.
-const LONGER_THAN_THE_TRIES: Duration = Duration::from_millis(500);
-
-#[tokio::test]
-async fn what_is_done_is_acked_when_the_server_is_back_within_the_lease() {
-    let server = Server::start().await;
-    let queue = server.queue("jobs").await;
-    let proxy = Proxy::start(server.addr, &[]).await;
-    for outcome in [Ok(()), Err("not today")] {
-        send(&queue, 1).await;
-        let consumer = down_while_handled(&proxy, Duration::from_secs(30), outcome).await;
-        // Stopping gives nothing up either.
-        let stopper = consumer.stopper();
-        stopper.stop();
-        // sleeps because the tries follow the client's clock, which is the real one
-        tokio::time::sleep(LONGER_THAN_THE_TRIES).await;
-        proxy.down(false);
-        let summary = eventually(consumer.ended()).await.expect("it ends well");
-        let done = u64::from(outcome.is_ok());
-        assert_eq!((summary.done, summary.failed, summary.lost), (done, 1 - done, 0));
-        let left = queue.peek(PeekState::Visible, 10).await.expect("looked");
-        let reasons: Vec<_> = left.iter().map(|left| left.last_reason.as_deref()).collect();
-        assert_eq!(reasons, if outcome.is_ok() { vec![] } else { vec![Some("not today")] });
-        let info = server.client().queues().get("jobs").await.expect("there");
-        assert_eq!(info.inflight, 0);
-    }
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn an_ack_is_given_up_when_its_lease_has_ended() {
-    let server = Server::start().await;
-    let queue = server.queue("jobs").await;
-    let proxy = Proxy::start(server.addr, &[]).await;
-    send(&queue, 1).await;
-    // The tries of an ack go on for two seconds at least.
-    let consumer = down_while_handled(&proxy, Duration::from_secs(3), Ok(())).await;
-    let began = tokio::time::Instant::now();
-    let summary = eventually(consumer.shutdown()).await.expect("it ends well");
-    assert_eq!((summary.done, summary.lost), (0, 1));
-    assert!(began.elapsed() > LONGER_THAN_THE_TRIES, "{:?}", began.elapsed());
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_lease_is_renewed_when_the_server_is_back_before_it_ends() {
-    let server = Server::start().await;
-    let queue = server.queue("jobs").await;
-    let proxy = Proxy::start(server.addr, &[]).await;
-    send(&queue, 1).await;
-    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, until) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let builder = proxy.client().queue("jobs").consumer().visibility(Duration::from_secs(4));
-    let consumer = builder.start(move |delivery: Delivery| {
-        let (tell, until) = (Arc::clone(&tell), Arc::clone(&until));
-        async move {
-            tell.notify_one();
-            until.notified().await;
-            if delivery.lease_lost().is_cancelled() { Err("lost") } else { Ok(()) }
-        }
-    });
-    eventually(begun.notified()).await;
-    proxy.down(true);
-    // sleeps because it is tried from half time on, by the client's clock
-    tokio::time::sleep(Duration::from_secs(2) + LONGER_THAN_THE_TRIES).await;
-    proxy.down(false);
-    let other = Receive::up_to(1).wait(Duration::from_secs(4));
-    assert!(queue.receive(other).await.expect("received").is_empty());
-    go_on.notify_one();
-    let summary = eventually(consumer.shutdown()).await.expect("it ends well");
-    assert_eq!((summary.done, summary.lost), (1, 0));
     server.stop().await;
 }

@@ -3,5 +3,7 @@
 mod calls;
 mod consumer;
 mod harness;
+mod leases;
 mod retries;
 mod streams;
+mod stub;

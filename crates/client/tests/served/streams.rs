@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{Fetch, NewRecord, NewStream, SeekTo};
+use client::{Fetch, NewRecord, NewStream, SeekTo, StreamUpdate};
 
 use crate::harness::{Cut, Proxy, Server};
 
@@ -73,6 +73,62 @@ async fn streams_are_made_appended_to_and_read_in_groups() {
     assert_eq!((page.records.len(), page.next_offset), (1, first.offset + 1));
     client.streams().delete("clicks").await.expect("deleted");
     assert!(stream.groups().await.expect_err("it is gone").is("not-found"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn groups_are_looked_at_and_deleted() {
+    let server = Server::start().await;
+    let client = server.client();
+    client.streams().create(&NewStream::new("s").partitions(2)).await.expect("made");
+    let stream = client.stream("s");
+    assert!(stream.append(&numbers(20)).await.expect("appended").iter().all(Result::is_ok));
+    assert!(stream.group("g").await.expect_err("nobody has fetched").is("not-found"));
+    let got = stream.fetch("g", &Fetch::new("w").up_to(1)).await.expect("fetched");
+    stream.commit("g", "w", &got).await.expect("committed");
+
+    let group = stream.group("g").await.expect("there");
+    assert_eq!((group.group.as_str(), group.lag, group.epoch), ("g", 19, got.epoch));
+    let [member] = &group.members[..] else { panic!("one member: {group:?}") };
+    assert_eq!((member.member.as_str(), &member.partitions[..]), ("w", &[0, 1][..]));
+    assert_eq!(member.session_seconds, 30);
+    let of = |partition: u16| &group.partitions[usize::from(partition)];
+    let read = of(got.records[0].partition);
+    assert_eq!((read.member.as_deref(), read.start), (Some("w"), 0));
+    assert_eq!((read.committed, read.lag), (Some(1), read.end - 1));
+    assert_eq!(of(0).end + of(1).end, 20);
+    assert_eq!(of(0).lag + of(1).lag, 19);
+
+    let busy = stream.delete_group("g").await.expect_err("it has a member");
+    assert!(busy.is("conflict"), "{busy}");
+    stream.leave("g", "w").await.expect("left");
+    stream.delete_group("g").await.expect("deleted");
+    assert!(stream.group("g").await.expect_err("it is gone").is("not-found"));
+    assert!(stream.groups().await.expect("all").is_empty());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn streams_are_changed() {
+    let server = Server::start().await;
+    let streams = server.client().streams();
+    let new = NewStream::new("s").partitions(2).retention_bytes(1 << 20);
+    streams.create(&new).await.expect("made");
+    let change = StreamUpdate::new().partitions(3).retention(Duration::from_secs(60));
+    let changed = streams.update("s", &change).await.expect("changed");
+    assert_eq!((changed.partitions, changed.retention_seconds), (3, Some(60)));
+    assert_eq!(changed.retention_bytes, Some(1 << 20), "what is left out stays");
+    assert_eq!(changed, streams.get("s").await.expect("there"));
+    let holds: Vec<_> = changed.per_partition.iter().map(|of| (of.partition, of.end)).collect();
+    assert_eq!(holds, [(0, 0), (1, 0), (2, 0)]);
+
+    let change = StreamUpdate::new().keep_for_ever().keep_all_bytes();
+    let changed = streams.update("s", &change).await.expect("changed");
+    assert_eq!((changed.retention_seconds, changed.retention_bytes), (None, None));
+    let fewer = streams.update("s", &StreamUpdate::new().partitions(1)).await;
+    assert!(fewer.expect_err("records are there").is("unprocessable"));
+    let none = streams.update("none", &StreamUpdate::new()).await;
+    assert!(none.expect_err("no such stream").is("not-found"));
     server.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! `stampede queue redrive`: begins one and follows it to its end, shows one, or ends one.
+//! `stampede queue redrive`: begins one and follows it to its end, shows one, lists them, or ends one.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const INTERRUPTED: u8 = 130;
 
 /// What is said of one that begins.
-const BEGINNING: [&str; 7] = ["queue", "to", "rate", "filter", "limit", "dry_run", "detach"];
+const BEGINNING: [&str; 6] = ["to", "rate", "filter", "limit", "dry_run", "detach"];
 
 #[derive(Args)]
 pub(super) struct RedriveFlags {
@@ -44,11 +44,14 @@ pub(super) struct RedriveFlags {
     /// Do not wait for its end
     #[arg(long)]
     detach: bool,
+    /// List those that the queue remembers, the latest first, and begin none
+    #[arg(long, requires = "queue", conflicts_with_all = BEGINNING)]
+    list: bool,
     /// Show the redrive of this id, and begin none
-    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING)]
+    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING, conflicts_with_all = ["queue", "list"])]
     status: Option<String>,
     /// End the redrive of this id: what was moved stays moved
-    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING, conflicts_with = "status")]
+    #[arg(long, value_name = "ID", conflicts_with_all = BEGINNING, conflicts_with_all = ["queue", "list", "status"])]
     cancel: Option<String>,
 }
 
@@ -68,6 +71,11 @@ pub(super) async fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let queue = flags.queue.expect("asked for unless there is an id");
+    if flags.list {
+        let listed = redrives.list(&queue).await?;
+        print(&if json { show::json_lines(&listed)? } else { table_of(&listed) })?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let ask = RedriveAsk {
         target_queue: flags.to,
         max_messages_per_second: flags.rate,
@@ -139,6 +147,19 @@ async fn follow(redrives: &Redrives, id: &str, how: &Follow) -> anyhow::Result<E
     Ok(if end.state == RedriveState::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn table_of(redrives: &[Redrive]) -> String {
+    let head = ["ID", "STATE", "MOVED", "MATCHED", "SKIPPED", "TO", "STARTED"];
+    let row = |redrive: &Redrive| {
+        let Redrive { moved, matched, skipped, .. } = redrive;
+        let counts = [moved, matched, skipped].map(u64::to_string);
+        let to = redrive.target_queue.clone().unwrap_or_else(|| "-".to_owned());
+        let state = state_of(redrive).to_owned();
+        let before = [redrive.redrive_id.clone(), state].into_iter();
+        before.chain(counts).chain([to, redrive.started_at.clone()]).collect()
+    };
+    show::table(&head, &[2, 3, 4], &redrives.iter().map(row).collect::<Vec<_>>())
+}
+
 fn show_one(json: bool, redrive: &Redrive) -> anyhow::Result<()> {
     print(&if json {
         show::json_lines(std::slice::from_ref(redrive))?
@@ -153,13 +174,17 @@ fn spinner() -> ProgressBar {
     ProgressBar::new_spinner().with_style(style)
 }
 
-fn said(redrive: &Redrive, dry_run: bool) -> String {
-    let state = match redrive.state {
+fn state_of(redrive: &Redrive) -> &'static str {
+    match redrive.state {
         RedriveState::Running => "moving",
         RedriveState::Done => "done",
         RedriveState::Failed => "failed",
         _ => "cancelled",
-    };
+    }
+}
+
+fn said(redrive: &Redrive, dry_run: bool) -> String {
+    let state = state_of(redrive);
     let Redrive { moved, matched, skipped, .. } = redrive;
     let mut said = if dry_run {
         format!("{state}: {matched} match, {skipped} do not; none was moved")
@@ -223,6 +248,17 @@ mod tests {
         assert_eq!(said(&done, false), "done: 3 moved, 3 matched, 2 skipped");
         let told = "dead to jobs, from 2031-01-01T00:00:00.000Z until then";
         assert_eq!(where_and_when(&done), told);
+    }
+
+    #[test]
+    fn redrives_of_a_queue_are_a_table() {
+        let done = redrive(json!({"state": "done", "targetQueue": "jobs"}));
+        let table = table_of(&[redrive(json!({"state": "running"})), done]);
+        let lines: Vec<Vec<_>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["ID", "STATE", "MOVED", "MATCHED", "SKIPPED", "TO", "STARTED"]);
+        let started = "2031-01-01T00:00:00.000Z";
+        assert_eq!(lines[1], ["r", "moving", "3", "3", "2", "-", started]);
+        assert_eq!(lines[2], ["r", "done", "3", "3", "2", "jobs", started]);
     }
 
     #[test]

@@ -518,10 +518,18 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
     let shown = &server.json(&["redrive", "--status", &id])[0];
     assert_eq!((&shown["state"], &shown["waiting"]), (&"cancelled".into(), &1000.into()));
     assert!(shown["endedAt"].is_string(), "{shown}");
+    assert_eq!(&server.json(&["redrive", "dead", "--list"])[..], std::slice::from_ref(shown));
+    let listed = server.says(&["queue", "redrive", "dead", "--list"]);
+    assert!(listed.starts_with("ID ") && listed.contains(&id), "{listed}");
     let lost = server.run(&["queue", "redrive", "--cancel", "rd_1_dead"]);
     assert_eq!(lost.status.code(), Some(1));
     assert!(text(&lost.stderr).contains("there is no redrive `rd_"), "{}", text(&lost.stderr));
-    for bad in [&["queue", "redrive"][..], &["queue", "redrive", "dead", "--status", &id]] {
+    for bad in [
+        &["queue", "redrive"][..],
+        &["queue", "redrive", "--list"],
+        &["queue", "redrive", "dead", "--list", "--limit", "1"],
+        &["queue", "redrive", "dead", "--status", &id],
+    ] {
         assert_eq!(server.run(bad).status.code(), Some(2), "{bad:?}");
     }
 }
