@@ -34,10 +34,16 @@ struct Outgoing {
     md5: String,
 }
 
+/// Who sends, and in which trace.
+struct Sender {
+    name: Cow<'static, str>,
+    trace_id: Option<u128>,
+}
+
 /// Packs messages of which this has nothing to say, and hashes their bodies.
 async fn outgoing(
     definition: Definition,
-    sender: Cow<'static, str>,
+    sender: Sender,
     entries: Vec<input::SendMessageBatchRequestEntry>,
     check: fn(&input::SendMessageBatchRequestEntry) -> Result<(), SqsError>,
 ) -> Vec<Outgoing> {
@@ -51,16 +57,17 @@ async fn outgoing(
 
 fn packed(
     definition: &Definition,
-    sender: &str,
+    sender: &Sender,
     entry: &input::SendMessageBatchRequestEntry,
 ) -> Result<large::Outgoing, SqsError> {
     let settings = &definition.settings;
-    let mut parcel = Parcel::new(Body::Text(entry.message_body.clone()));
+    let mut parcel = Parcel::new(Body::Text(entry.message_body.clone())).traced(sender.trace_id);
     let pairs = entry.message_attributes.iter();
     parcel.attributes = pairs.map(|(name, value)| (name.clone(), attribute(value))).collect();
     let system = entry.message_system_attributes.iter();
     parcel.system = system.map(|(name, value)| (name.clone(), attribute(value))).collect();
-    parcel.system.insert(Name::SenderId.as_str().to_owned(), Attribute::text("String", sender));
+    let name = Attribute::text("String", sender.name.as_ref());
+    parcel.system.insert(Name::SenderId.as_str().to_owned(), name);
     let max = usize::try_from(settings.max_body_bytes).unwrap_or(usize::MAX);
     sqs::validate::size(parcel.counted_bytes(), max)?;
     let group = entry.message_group_id.as_deref();
@@ -160,6 +167,10 @@ fn sent_entry(
 }
 
 impl Session<'_> {
+    fn as_sender(&self) -> Sender {
+        Sender { name: self.sender(), trace_id: self.trace_id }
+    }
+
     /// Sends what can be sent; an outcome for each.
     async fn send_all(
         &self,
@@ -204,7 +215,7 @@ impl Session<'_> {
         let mode = definition.settings.mode;
         let to = (name, definition.settings.max_publish_per_second);
         // What is wrong with it in any queue has been said.
-        let messages = outgoing(definition, self.sender(), vec![entry], |_| Ok(())).await;
+        let messages = outgoing(definition, self.as_sender(), vec![entry], |_| Ok(())).await;
         let mut sent = self.send_all(to, mode, messages).await?;
         let sent = sent.pop().expect("one for one")?;
         Ok(output::SendMessageResult {
@@ -233,7 +244,7 @@ impl Session<'_> {
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
         let check = sqs::validate::send_entry;
         let to = (name, definition.settings.max_publish_per_second);
-        let messages = outgoing(definition, self.sender(), ask.entries, check).await;
+        let messages = outgoing(definition, self.as_sender(), ask.entries, check).await;
         let outcomes = self.send_all(to, mode, messages).await?;
         let mut result = output::SendMessageBatchResult::default();
         for (id, outcome) in ids.into_iter().zip(outcomes) {

@@ -32,3 +32,4 @@ mod subscriptions;
 mod system;
 mod telemetry;
 mod tls;
+mod traces;
