@@ -16,6 +16,7 @@ mod lists;
 mod metrics;
 mod queues;
 mod quotas;
+mod quotas_of_room;
 mod redrives;
 mod refusals;
 mod shutdown;

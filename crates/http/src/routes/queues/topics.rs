@@ -221,7 +221,8 @@ async fn create(
     check_name_of("topic", name)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     if let Err(full) = caller.check_room(true) {
-        let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
+        let place = queue::topic_place(caller.tenant, name);
+        let answered = edge.node.is_answered(place, key).await?;
         if !answered && find(&edge, &caller, name).await.is_err() {
             return Err(full);
         }
