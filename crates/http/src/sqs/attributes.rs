@@ -9,6 +9,8 @@ use sqs::attributes::{
 };
 use sqs::select::{QueueAttributeName as Name, QueueAttributeSelection};
 
+use crate::queues::parcel::deduplicates_by_group;
+
 /// Makes a queue's settings what the attributes say. `dead_letter_queue` is the name behind the
 /// ARN of a redrive policy.
 pub(super) fn apply(
@@ -84,12 +86,6 @@ fn apply_notes(attributes: &QueueAttributes, notes: &mut BTreeMap<String, String
         Setting::Cleared => None,
     });
     note(Name::RedriveAllowPolicy, allow);
-}
-
-/// Whether deduplication is by group, or over the whole queue.
-pub(super) fn deduplicates_by_group(settings: &Settings) -> bool {
-    let scope = settings.notes.get(Name::DeduplicationScope.as_str());
-    scope.is_some_and(|scope| scope == "messageGroup")
 }
 
 /// Refuses a limit of throughput by group where deduplication is not by group.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use kernel::id::digest;
 use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{
     Ack, Command, Definition, Extend, Mode, NewMessage, Reply, SendRefusal, Sent, Settled,
@@ -11,10 +10,10 @@ use sqs::select::MessageSystemName as Name;
 use sqs::value::{Blob, MessageAttributeValue};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
-use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
+use super::{Session, refused, unavailable};
 use crate::aside::by_bytes;
 use crate::queues::large;
-use crate::queues::parcel::{dedup_of_body, dedup_of_key};
+use crate::queues::parcel::{dedup_in, dedup_of_body, dedup_of_key};
 use crate::queues::{message_id, receipt, service};
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
@@ -122,9 +121,7 @@ fn fifo_dedup(
     }
     let of_body = || sqs::digest::deduplication_id(entry.message_body.as_bytes());
     let id = entry.message_deduplication_id.clone().unwrap_or_else(of_body);
-    let own = dedup_of_key(&id);
-    let by_group = deduplicates_by_group(&definition.settings);
-    Ok((if by_group { digest(&[&own, group.as_bytes()]) } else { own }, id))
+    Ok((dedup_in(&definition.settings, Some(group), dedup_of_key(&id)), id))
 }
 
 fn not_taken(refusal: SendRefusal) -> SqsError {

@@ -27,7 +27,9 @@ use crate::extract::{
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
-use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
+use crate::queues::parcel::{
+    attribute_from_json, dedup_in, dedup_of_body, dedup_of_key, deserialize_body,
+};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace;
@@ -303,6 +305,8 @@ impl NewMessage {
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));
         }
+        let group = message.group.as_deref();
+        message.dedup = message.dedup.map(|own| dedup_in(settings, group, own));
         Ok(packed)
     }
 }
