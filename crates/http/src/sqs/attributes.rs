@@ -47,6 +47,22 @@ pub(super) fn apply(
     apply_notes(attributes, &mut settings.notes);
 }
 
+/// Those attributes that are other than the queue shows them. Our own API sets what AWS does not let be set,
+/// and who says again what is so changes nothing.
+pub(super) fn other_than_shown(
+    asked: &BTreeMap<String, String>,
+    settings: &Settings,
+    arn: impl Fn(&str) -> String,
+) -> BTreeMap<String, String> {
+    let is_so = |name: Name, value: &String| set(name, settings, &arn).as_ref() == Some(value);
+    let other = |(name, value): &(&String, &String)| match Name::parse(name) {
+        // That there are groups goes together with other attributes.
+        None | Some(Name::FifoQueue) => true,
+        Some(name) => !is_so(name, value),
+    };
+    asked.iter().filter(other).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// What means nothing to the queue, and is given back as it was said.
 fn apply_notes(attributes: &QueueAttributes, notes: &mut BTreeMap<String, String>) {
     let mut note = |name: Name, value: Option<Option<String>>| match value {
