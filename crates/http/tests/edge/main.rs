@@ -13,6 +13,7 @@ mod harness;
 mod http2;
 mod large_bodies;
 mod lists;
+mod looks;
 mod metrics;
 mod queues;
 mod quotas;
