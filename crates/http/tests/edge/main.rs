@@ -14,6 +14,7 @@ mod http2;
 mod large_bodies;
 mod lists;
 mod looks;
+mod metric_names;
 mod metrics;
 mod queues;
 mod quotas;
