@@ -46,7 +46,7 @@ pub struct NodeConfig {
     /// For recents.
     pub recents: recents::Settings,
     /// Where cold data goes; the default is a folder beside the shards.
-    pub archive_url: Option<String>,
+    pub archive_dir: Option<PathBuf>,
     /// Memory for read views.
     pub views_bytes_max: usize,
     /// Rows in memory at which a shard checkpoints.
@@ -76,7 +76,7 @@ impl Default for NodeConfig {
             data_dir: PathBuf::from("./stampede-data"),
             shards: None,
             recents: recents::Settings::default(),
-            archive_url: None,
+            archive_dir: None,
             views_bytes_max: 256 << 20,
             checkpoint_bytes: CHECKPOINT_BYTES,
             checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
@@ -299,9 +299,10 @@ impl Node {
     /// [`Node::start`] with other parts than usual.
     pub(crate) fn start_with(config: NodeConfig, parts: Parts) -> Result<Node, StartError> {
         check_settings(config.recents)?;
-        let archive_dir = config.archive_url.as_deref().map(archive_dir).transpose()?;
         let folder = Folder::open(&config.data_dir, config.shards)?;
-        let archive = Archive::open(&archive_dir.unwrap_or_else(|| folder.archive_dir()), &folder)?;
+        let beside = || folder.archive_dir();
+        let archive_dir = config.archive_dir.clone().unwrap_or_else(beside);
+        let archive = Archive::open(&archive_dir, &folder)?;
         let boards = Arc::new(boards(&config, folder.shard_count));
         let opening: Vec<_> = (0..folder.shard_count)
             .map(ShardId)
@@ -565,11 +566,6 @@ fn boards(config: &NodeConfig, shard_count: u16) -> Boards {
         effects: (0..count).map(|_| Notify::new()).collect(),
         mail: (0..count * count).map(|_| Notify::new()).collect(),
     }
-}
-
-fn archive_dir(url: &str) -> Result<PathBuf, StartError> {
-    let wrong = || StartError::Setting(format!("archive {url}: only file:// is supported yet"));
-    url.strip_prefix("file://").map(PathBuf::from).ok_or_else(wrong)
 }
 
 type OpenResult = Result<(Opened<crate::runner::Ticket>, Arc<NodeInbox>), StartError>;

@@ -149,7 +149,7 @@ pub struct Settings {
     pub notes: BTreeMap<String, String>,
     /// Messages a second that may be sent to it, which is watched before they come here.
     pub max_publish_per_second: Option<u32>,
-    /// Nothing is taken while the oldest message that can be received was sent longer ago.
+    /// Nothing is taken while the oldest message that can be received has been visible for longer.
     pub max_age_ms: Option<u64>,
 }
 

@@ -63,7 +63,7 @@ pub use command::{
 pub use large::{QueueEffect, RESERVED_MS};
 pub use post::DeadLetter;
 pub use query::{
-    Definition, Found, PeekState, Peeked, counts, counts_row, definition, definition_row,
+    Definition, Found, Looked, PeekState, Peeked, counts, counts_row, definition, definition_row,
     holds_body, names, peek_after, peek_all, place, queue, queues, ready,
 };
 pub use receipt::Receipt;

@@ -10,7 +10,7 @@ use crate::fifo::{self, READY};
 use crate::large::held_key;
 use crate::parcel::ArchivedBody;
 use crate::state::{
-    Counts, Described, Hidden, Message, MessageId, Queue, key, lane_key, queue_key,
+    Counts, Described, Head, Hidden, Message, MessageId, Queue, key, lane_key, queue_key,
 };
 
 /// Where a queue lives.
@@ -218,6 +218,15 @@ pub struct Peeked {
     pub parcel: Bytes,
 }
 
+/// A message that was looked at, and when that changes which receivers cannot get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The message.
+    pub peeked: Peeked,
+    /// When its time comes, or the lease ends that somebody has of it; `None` of one that is visible.
+    pub until_ms: Option<u64>,
+}
+
 /// Rows that one look goes through at most, and how many at a time.
 const PEEK_ROWS_MAX: usize = 10_000;
 const PEEK_ROWS_AT_ONCE: usize = 64;
@@ -237,8 +246,8 @@ pub fn peek_all(
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = peek_after(rows, tenant, queue, state, after.as_deref(), usize::MAX);
-        let (peeked, next) = page.expect("it goes on where the last page ended");
-        all.extend(peeked);
+        let (looked, next) = page.expect("it goes on where the last page ended");
+        all.extend(looked.into_iter().map(|looked| looked.peeked));
         if next.is_none() {
             return all;
         }
@@ -257,7 +266,7 @@ pub fn peek_after(
     state: PeekState,
     after: Option<&[u8]>,
     limit: usize,
-) -> Option<(Vec<Peeked>, Option<Vec<u8>>)> {
+) -> Option<(Vec<Looked>, Option<Vec<u8>>)> {
     let kinds: &[u8] = if state == PeekState::Visible { b"lw" } else { b"hw" };
     // The kind of the row, and what follows the queue in its key.
     let (first, mut rest) = match after {
@@ -267,7 +276,7 @@ pub fn peek_after(
             (kinds.iter().position(|known| known == kind)?, rest)
         }
     };
-    let mut peeked = Vec::new();
+    let mut looked = Vec::new();
     let (mut bytes, mut rows_left) = (0, PEEK_ROWS_MAX);
     for kind in &kinds[first..] {
         let prefix = key(tenant, *kind, queue);
@@ -276,9 +285,9 @@ pub fn peek_after(
         loop {
             let found = rows.scan(&Scan::prefix(&prefix).after(&last).limit(PEEK_ROWS_AT_ONCE));
             for (row_key, row) in &found {
-                if peeked.len() == limit || bytes > PEEK_BYTES_MAX || rows_left == 0 {
+                if looked.len() == limit || bytes > PEEK_BYTES_MAX || rows_left == 0 {
                     let next = [&[*kind][..], &last[prefix.len()..]].concat();
-                    return Some((peeked, Some(next)));
+                    return Some((looked, Some(next)));
                 }
                 rows_left -= 1;
                 last = row_key.to_vec();
@@ -286,7 +295,8 @@ pub fn peek_after(
                 if !is_group && let Some(message) = in_state(row, state) {
                     bytes += message.parcel.len() as u64;
                     bytes += ArchivedBody::of(&message.parcel).map_or(0, |body| body.bytes);
-                    peeked.push(shown(message));
+                    let until_ms = hidden_until(&message.head, *kind, &row_key[prefix.len()..]);
+                    looked.push(Looked { peeked: shown(message), until_ms });
                 }
             }
             if found.len() < PEEK_ROWS_AT_ONCE {
@@ -294,7 +304,17 @@ pub fn peek_after(
             }
         }
     }
-    Some((peeked, None))
+    Some((looked, None))
+}
+
+/// Until when a message in a row of this kind is hidden: an 'h' row has it in its key, whose rest this is,
+/// and of one that waits in a group its head says it.
+fn hidden_until(head: &Head, kind: u8, rest: &[u8]) -> Option<u64> {
+    match head.hidden {
+        Hidden::No | Hidden::Group => None,
+        _ if kind == b'w' => Some(head.due_ms),
+        _ => rest.first_chunk().map(|until| u64::from_be_bytes(*until)),
+    }
 }
 
 /// The message of a row, if it is in this state.

@@ -140,9 +140,7 @@ impl ServeFlags {
         if flags.shards.is_some_and(|shards| !SHARDS.contains(&shards.into())) {
             bail!("--shards must be from 1 to 64");
         }
-        if let Some(url) = flags.archive.as_deref().filter(|url| !url.starts_with("file:///")) {
-            bail!("--archive {url}: it is like file:///absolute/path");
-        }
+        let archive_dir = flags.archive.as_deref().map(archive_dir).transpose()?;
         let defaults = NodeConfig::default();
         let recents = recents::Settings {
             keep: flags.recents_keep.unwrap_or(defaults.recents.keep),
@@ -161,7 +159,7 @@ impl ServeFlags {
             data_dir: flags.data.unwrap_or(defaults.data_dir.clone()),
             shards: flags.shards,
             recents,
-            archive_url: flags.archive,
+            archive_dir,
             views_bytes_max: flags
                 .views_mib
                 .map_or(defaults.views_bytes_max, |mib| (mib as usize) << 20),
@@ -208,6 +206,14 @@ fn load_tls(cert: PathBuf, key: PathBuf) -> anyhow::Result<Tls> {
             anyhow!("--tls-cert {cert} and --tls-key {key} do not go together: {why}")
         }
     })
+}
+
+/// The folder of a URL. There is no other archive yet.
+fn archive_dir(url: &str) -> anyhow::Result<PathBuf> {
+    match url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => bail!("--archive {url}: it is like file:///absolute/path"),
+    }
 }
 
 fn jwks(written: &[String]) -> anyhow::Result<JwksFiles> {

@@ -247,17 +247,30 @@ async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     }
     let mut input = BufReader::new(std::io::stdin().lock());
+    let is_empty = input.fill_buf().context("cannot read stdin")?.is_empty();
     let mut lines = some_lines(&mut input).context("cannot read stdin")?;
     if lines.is_empty() {
         // Mostly the command that was to write it has failed.
-        let why = "is empty, so nothing was appended; \"\" as the value appends an empty text";
-        return Err(Usage(format!("stdin {why}")).into());
+        let what = if is_empty { "is empty" } else { "has no line that is not empty" };
+        let why = "so nothing was appended; \"\" as the value appends an empty text";
+        return Err(Usage(format!("stdin {what}, {why}")).into());
     }
     while !lines.is_empty() {
         send(&lines).await?;
         lines = some_lines(&mut input).context("cannot read stdin")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of an offset that there is not yet, where these partitions end.
+fn past_the_end(flags: &ReadFlags, ends: &[u64]) -> Option<String> {
+    let from = flags.offset;
+    if let (Some(partition), [end]) = (flags.partition, ends) {
+        let note = || format!("partition {partition} has no offset {from} yet, its next is {end}");
+        return (from > *end).then(note);
+    }
+    let (short, all) = (ends.iter().filter(|end| from > **end).count(), ends.len());
+    (short > 0).then(|| format!("{short} of {all} partitions have no offset {from} yet"))
 }
 
 async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<ExitCode> {
@@ -267,21 +280,19 @@ async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<
         None => 0..=client.streams().get(&flags.stream).await?.partitions.saturating_sub(1),
     };
     let (mut records, mut left) = (Vec::new(), flags.max);
+    let mut ends = Vec::new();
     for partition in partitions {
         let page = stream.read(partition, flags.offset, left).await?;
-        if flags.offset > page.end {
-            let (from, end) = (flags.offset, page.end);
-            // Where stderr cannot be written, what was read still can.
-            let _ = writeln!(
-                std::io::stderr(),
-                "stampede: partition {partition} has no offset {from} yet, its next is {end}"
-            );
-        }
+        ends.push(page.end);
         left = left.saturating_sub(u32::try_from(page.records.len()).unwrap_or(u32::MAX));
         records.extend(page.records);
         if left == 0 {
             break;
         }
+    }
+    if let Some(note) = past_the_end(flags, &ends) {
+        // Where stderr cannot be written, what was read still can.
+        let _ = writeln!(std::io::stderr(), "stampede: {note}");
     }
     let row = |record: &Record| {
         let key = record.key.as_deref().map_or("-".to_owned(), one_line);

@@ -102,13 +102,23 @@ fn streams_are_used_by_hand_and_by_scripts() {
     let note = format!("stampede: partition {partition} has no offset 50 yet, its next is 3\n");
     assert_eq!(String::from_utf8_lossy(&past.stderr), note);
     assert!(past.status.success());
+    let past = server.fed(&["read", "clicks", "--offset", "50"], b"");
+    let note = "stampede: 2 of 2 partitions have no offset 50 yet\n";
+    assert_eq!(String::from_utf8_lossy(&past.stderr), note, "once");
+    let past = server.fed(&["read", "clicks", "--offset", "2"], b"");
+    let note = "stampede: 1 of 2 partitions have no offset 2 yet\n";
+    assert_eq!(String::from_utf8_lossy(&past.stderr), note);
 
     let shown = server.says(&["show", "clicks"]);
     assert!(shown.starts_with("name        clicks\nid          s_"), "{shown}");
     assert!(shown.contains("records     3\n"), "{shown}");
     assert!(shown.contains("PARTITION  FIRST  NEXT\n"), "{shown}");
     assert!(shown.contains(&format!("        {partition}      0     3\n")), "{shown}");
-    assert_eq!(server.json(&["show", "clicks"])[0]["records"], 3);
+    let shown = &server.json(&["show", "clicks"])[0];
+    assert_eq!((&shown["records"], &shown["partitions"]), (&json!(3), &json!(2)));
+    let mut ends = [0, 1].map(|n| json!({"partition": n, "start": 0, "end": 0}));
+    ends[partition.parse::<usize>().expect("a number")]["end"] = json!(3);
+    assert_eq!(shown["perPartition"], json!(ends));
 
     let sought = server.json(&["seek", "clicks", "report", "earliest"]);
     let epoch = sought[0]["epoch"].to_string();
@@ -126,6 +136,16 @@ fn streams_are_used_by_hand_and_by_scripts() {
     assert_eq!(server.json(&["groups", "clicks"])[0]["lag"], 2);
     assert_eq!(server.says(&["delete", "clicks"]), "clicks is gone\n");
     assert_eq!(server.json(&["ls"]).len(), 1);
+}
+
+#[test]
+fn lines_that_are_all_empty_are_told_so() {
+    let server = Server::start();
+    server.says(&["create", "kept"]);
+    let output = server.fed(&["append", "kept"], b"\n\r\n\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("stdin has no line that is not empty, so nothing was"), "{said}");
 }
 
 #[test]

@@ -139,10 +139,7 @@ fn invalid<T: DeserializeOwned>(raw: &[u8]) -> Problem {
         return ProblemKind::InvalidBody.because("the body is empty; it must be a JSON object");
     }
     let detail = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-        Err(error) if error.path().iter().next().is_some() => {
-            words::of_body(&error.path().to_string(), error.inner())
-        }
-        Err(error) => words::of_body("", error.inner()),
+        Err(error) => words::of_body(error.path(), error.inner()),
         Ok(_) => "something follows the end of the JSON".to_owned(),
     };
     ProblemKind::InvalidBody.because(detail)

@@ -5,6 +5,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use serde_path_to_error::{Path, Segment};
 
 /// How the reader refuses a name in an object that is to be a number, and is none.
 const NAME_IS_NO_NUMBER: &str = "invalid value: expected key to be a number in quotes";
@@ -12,42 +13,63 @@ const NAME_IS_NO_NUMBER: &str = "invalid value: expected key to be a number in q
 /// Characters of a value that are said again.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// What is wrong with a body, `at` which place in it.
-pub(super) fn of_body(at: &str, error: &serde_json::Error) -> String {
+/// Where in a body something is wrong.
+struct Place {
+    /// Empty for the body itself.
+    at: String,
+    /// In a name there: one that could not be read is part of no path.
+    is_name: bool,
+}
+
+impl Place {
+    fn of(path: &Path) -> Place {
+        let is_name = matches!(path.iter().next_back(), Some(Segment::Unknown));
+        let text = path.to_string();
+        let at = match path.iter().next() {
+            None => "",
+            Some(_) if is_name => text.rsplit_once('.').map_or("", |(before, _)| before),
+            Some(_) => &text,
+        };
+        Place { at: at.to_owned(), is_name }
+    }
+}
+
+/// What is wrong with a body, and where in it.
+pub(super) fn of_body(path: &Path, error: &serde_json::Error) -> String {
+    of_json(&Place::of(path), error)
+}
+
+fn of_json(place: &Place, error: &serde_json::Error) -> String {
+    let at = &place.at;
     let text = error.to_string();
-    let (what, place) = without_place(&text);
+    let (what, line) = without_line(&text);
     match error.classify() {
-        Category::Eof => format!("the body is not JSON: it ends too soon,{place}"),
+        Category::Eof => format!("the body is not JSON: it ends too soon,{line}"),
         // A name in an object that is to be a number is read from its text.
-        Category::Syntax if what == NAME_IS_NO_NUMBER => of_data(at, what),
+        Category::Syntax if what == NAME_IS_NO_NUMBER => of_data(place, what),
         Category::Syntax | Category::Io => {
             if what == "recursion limit exceeded" {
                 let what =
                     if at.is_empty() { "the body".to_owned() } else { format!("at {at}: it") };
-                return format!("{what} is nested too deep,{place}");
+                return format!("{what} is nested too deep,{line}");
             }
             let at = if at.is_empty() { String::new() } else { format!("at {at}: ") };
             // A word without quotes that begins as `true`, `false` or `null` does is told so.
             let what = if what == "expected ident" { "expected value" } else { what };
-            format!("{at}the body is not JSON: {what}{place}")
+            format!("{at}the body is not JSON: {what}{line}")
         }
-        Category::Data => of_data(at, what),
+        Category::Data => of_data(place, what),
     }
 }
 
-fn of_data(at: &str, what: &str) -> String {
-    // A name that could not be read is part of no path.
-    if let Some(at) = at.strip_suffix(".?") {
-        return match plain(what) {
-            Said::Must(must) => format!("at {at}: a name in it {must}"),
-            Said::Other(what) => format!("at {at}: {what}"),
-        };
-    }
-    match (plain(what), at) {
-        (Said::Must(must), "") => format!("the body {must}"),
-        (Said::Must(must), at) => format!("at {at}: it {must}"),
-        (Said::Other(what), "") => what,
-        (Said::Other(what), at) => format!("at {at}: {what}"),
+fn of_data(place: &Place, what: &str) -> String {
+    match (plain(what), place.at.as_str(), place.is_name) {
+        (Said::Must(must), "", false) => format!("the body {must}"),
+        (Said::Must(must), "", true) => format!("a name in the body {must}"),
+        (Said::Must(must), at, false) => format!("at {at}: it {must}"),
+        (Said::Must(must), at, true) => format!("at {at}: a name in it {must}"),
+        (Said::Other(what), "", _) => what,
+        (Said::Other(what), at, _) => format!("at {at}: {what}"),
     }
 }
 
@@ -61,11 +83,8 @@ pub(super) fn of_query(what: &str) -> String {
 
 /// Reads a part of a body that was taken apart, or says what is wrong at which place in it.
 pub(crate) fn read_part<T: DeserializeOwned>(part: serde_json::Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(part).map_err(|error| {
-        let path = error.path().to_string();
-        let at = if path == "." { "" } else { path.as_str() };
-        of_data(at, &error.inner().to_string())
-    })
+    serde_path_to_error::deserialize(part)
+        .map_err(|error| of_data(&Place::of(error.path()), &error.inner().to_string()))
 }
 
 enum Said {
@@ -75,7 +94,7 @@ enum Said {
 }
 
 /// " at line 1 column 7" is of use where there is no field to be named.
-fn without_place(text: &str) -> (&str, &str) {
+fn without_line(text: &str) -> (&str, &str) {
     text.rfind(" at line ").map_or((text, ""), |at| text.split_at(at))
 }
 
@@ -143,6 +162,8 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde::Deserialize;
 
     use super::*;
@@ -157,6 +178,8 @@ mod tests {
         on: Option<bool>,
         list: Option<Vec<u8>>,
         inner: Option<Box<Thing>>,
+        named: Option<BTreeMap<String, u8>>,
+        numbered: Option<BTreeMap<u16, u8>>,
         colour: Option<Colour>,
     }
 
@@ -164,6 +187,10 @@ mod tests {
     enum Colour {
         Red,
         Green,
+    }
+
+    fn at(field: &str) -> Place {
+        Place { at: field.to_owned(), is_name: false }
     }
 
     #[track_caller]
@@ -200,6 +227,16 @@ mod tests {
             "at colour: unknown value `Blue`, expected `Red` or `Green`",
         );
         check(r#"{"name": "a", "inner": []}"#, "at inner: it must be an object, not an array");
+        for (name, said) in [("?", "at named.?: it"), ("a.?", "at named.a.?: it")] {
+            let must = "must be a whole number from 0 to 255, not the string \"x\"";
+            let json = format!(r#"{{"name": "a", "named": {{"{name}": "x"}}}}"#);
+            check(&json, &format!("{said} {must}"));
+        }
+        let must = "must be a whole number in quotes";
+        for name in ["x", "?", "x.y"] {
+            let json = format!(r#"{{"name": "a", "numbered": {{"{name}": 5}}}}"#);
+            check(&json, &format!("at numbered: a name in it {must}"));
+        }
         check(r#"5"#, "the body must be an object, not the number 5");
         let long = format!(r#"{{"name": "a", "count": "{}"}}"#, "x".repeat(1000));
         let said = read_part::<Thing>(serde_json::from_str(&long).expect("JSON"));
@@ -208,8 +245,9 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_told_with_its_line() {
-        let said =
-            |text: &str| of_body("", &serde_json::from_str::<Thing>(text).expect_err("refused"));
+        let said = |text: &str| {
+            of_json(&at(""), &serde_json::from_str::<Thing>(text).expect_err("refused"))
+        };
         assert_eq!(said("{"), "the body is not JSON: it ends too soon, at line 1 column 1");
         let word = "the body is not JSON: expected value at line 1 column 10";
         assert_eq!(said("{\"name\": nobody}"), word.replace("10", "11"));
@@ -221,8 +259,8 @@ mod tests {
     fn what_is_nested_too_deep_is_json_all_the_same() {
         let deep = "[".repeat(1000);
         let error = serde_json::from_str::<serde_json::Value>(&deep).expect_err("refused");
-        assert_eq!(of_body("", &error), "the body is nested too deep, at line 1 column 128");
-        assert!(of_body("filter", &error).starts_with("at filter: it is nested too deep, at"));
+        assert_eq!(of_json(&at(""), &error), "the body is nested too deep, at line 1 column 128");
+        assert!(of_json(&at("filter"), &error).starts_with("at filter: it is nested too deep, at"));
     }
 
     #[test]

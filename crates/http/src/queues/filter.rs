@@ -126,7 +126,7 @@ fn numeric(parts: &[Value]) -> Result<Rule, &'static str> {
     }
     match (&from, &to) {
         (Some(from), Some(to)) if never_holds(from, to) => {
-            Err("numeric asks for what no number is: the lower bound is above the upper one")
+            Err("numeric asks for what there is not: no number is within its bounds")
         }
         _ => Ok(Rule::Between { from, to }),
     }
@@ -216,6 +216,14 @@ mod tests {
         }
         let why = from_json(&json!({"a": [{"x".repeat(500): 1}]})).expect_err("refused");
         assert!(why.len() < 200, "{why}");
+    }
+
+    #[test]
+    fn bounds_that_hold_no_number_are_told_so() {
+        for bounds in [json!([">", 5, "<", 1]), json!([">", 5, "<=", 5]), json!([">", 5, "<", 5])] {
+            let why = from_json(&json!({"a": [{"numeric": bounds}]})).expect_err("refused");
+            assert!(why.ends_with("no number is within its bounds"), "{why}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use kernel::{IdempotencyKey, TenantId};
 use node::{BodyError, Refusal};
 use queue::parcel::{ArchivedBody, Parcel};
 use queue::{
-    BODY_BYTES_MAX, Command, Definition, Delivery, LARGE_BODY_BYTES_MAX, NewMessage, Peeked,
+    BODY_BYTES_MAX, Command, Definition, Delivery, LARGE_BODY_BYTES_MAX, Looked, NewMessage,
     Release, Reply, ReserveBody, Settings, message_bytes,
 };
 use sha2::{Digest, Sha256};
@@ -206,17 +206,17 @@ impl Parcelled for Delivery {
     }
 }
 
-impl Parcelled for Peeked {
+impl Parcelled for Looked {
     fn parcel(&self) -> &[u8] {
-        &self.parcel
+        &self.peeked.parcel
     }
 
     fn id(&self) -> queue::MessageId {
-        self.id
+        self.peeked.id
     }
 
     fn sequence(&self) -> u64 {
-        self.sequence
+        self.peeked.sequence
     }
 }
 
@@ -295,8 +295,8 @@ fn large_bytes<T: Parcelled>(messages: &[T]) -> usize {
 pub(crate) async fn whole(
     edge: &Edge,
     source: Source<'_>,
-    messages: Vec<Peeked>,
-) -> Result<Whole<Peeked>, Problem> {
+    messages: Vec<Looked>,
+) -> Result<Whole<Looked>, Problem> {
     let room = room_for(edge, large_bytes(&messages), None).await?;
     open(edge, source, messages).await.or_unavailable(room)
 }

@@ -5,11 +5,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kernel::id::digest;
+use queue::Settings;
 use queue::parcel::{Attribute, AttributeValue, Body};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use sqs::select::QueueAttributeName;
 
 /// The type of JSON's `true` and `false`.
 const BOOLEAN: &str = "String.boolean";
@@ -153,9 +156,31 @@ pub(crate) fn dedup_of_key(key: &str) -> [u8; 16] {
     *digest.first_chunk().expect("it has 32 bytes")
 }
 
-/// Of a body that stands for its own key: which key that is, receivers are shown, and may send.
+/// Of a body that stands for its own key: which key that is of a text, receivers are shown, and may send.
+/// JSON that is no text is another body than the text that reads the same.
 pub(crate) fn dedup_of_body(body: &Body) -> [u8; 16] {
-    dedup_of_key(&sqs::digest::deduplication_id(body.bytes()))
+    let of_bytes = dedup_of_key(&sqs::digest::deduplication_id(body.bytes()));
+    match body {
+        Body::Json(_) => digest(&[&of_bytes, b"json"]),
+        // What is not text reads as none.
+        Body::Text(_) | Body::Binary(_) => of_bytes,
+    }
+}
+
+/// What tells a message sent twice in a queue with these settings: what tells it by itself, and its group
+/// where groups have nothing to do with each other.
+pub(crate) fn dedup_in(settings: &Settings, group: Option<&str>, own: [u8; 16]) -> [u8; 16] {
+    match group {
+        Some(group) if deduplicates_by_group(settings) => digest(&[&own, group.as_bytes()]),
+        _ => own,
+    }
+}
+
+/// Whether deduplication is by group, or over the whole queue. Only clients of SQS can say so, and it holds
+/// for everybody.
+pub(crate) fn deduplicates_by_group(settings: &Settings) -> bool {
+    let scope = settings.notes.get(QueueAttributeName::DeduplicationScope.as_str());
+    scope.is_some_and(|scope| scope == "messageGroup")
 }
 
 #[cfg(test)]
@@ -238,5 +263,12 @@ mod tests {
     #[test]
     fn a_key_and_a_body_that_read_the_same_are_two_things() {
         assert_ne!(dedup_of_key("x"), dedup_of_body(&Body::Text("x".into())));
+    }
+
+    #[test]
+    fn a_text_and_the_json_that_reads_the_same_are_two_bodies() {
+        let text = dedup_of_body(&Body::Text("5".into()));
+        assert_ne!(text, dedup_of_body(&Body::Json("5".into())));
+        assert_eq!(text, dedup_of_key(&sqs::digest::deduplication_id(b"5")), "as clients of SQS");
     }
 }

@@ -9,6 +9,8 @@ use sqs::attributes::{
 };
 use sqs::select::{QueueAttributeName as Name, QueueAttributeSelection};
 
+use crate::queues::parcel::deduplicates_by_group;
+
 /// Makes a queue's settings what the attributes say. `dead_letter_queue` is the name behind the
 /// ARN of a redrive policy.
 pub(super) fn apply(
@@ -43,6 +45,22 @@ pub(super) fn apply(
         None => {}
     }
     apply_notes(attributes, &mut settings.notes);
+}
+
+/// Those attributes that are other than the queue shows them. Our own API sets what AWS does not let be set,
+/// and who says again what is so changes nothing.
+pub(super) fn other_than_shown(
+    asked: &BTreeMap<String, String>,
+    settings: &Settings,
+    arn: impl Fn(&str) -> String,
+) -> BTreeMap<String, String> {
+    let is_so = |name: Name, value: &String| set(name, settings, &arn).as_ref() == Some(value);
+    let other = |(name, value): &(&String, &String)| match Name::parse(name) {
+        // That there are groups goes together with other attributes.
+        None | Some(Name::FifoQueue) => true,
+        Some(name) => !is_so(name, value),
+    };
+    asked.iter().filter(other).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// What means nothing to the queue, and is given back as it was said.
@@ -84,12 +102,6 @@ fn apply_notes(attributes: &QueueAttributes, notes: &mut BTreeMap<String, String
         Setting::Cleared => None,
     });
     note(Name::RedriveAllowPolicy, allow);
-}
-
-/// Whether deduplication is by group, or over the whole queue.
-pub(super) fn deduplicates_by_group(settings: &Settings) -> bool {
-    let scope = settings.notes.get(Name::DeduplicationScope.as_str());
-    scope.is_some_and(|scope| scope == "messageGroup")
 }
 
 /// Refuses a limit of throughput by group where deduplication is not by group.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use kernel::id::digest;
 use queue::parcel::{Attribute, AttributeValue, Body, Parcel};
 use queue::{
     Ack, Command, Definition, Extend, Mode, NewMessage, Reply, SendRefusal, Sent, Settled,
@@ -11,10 +10,10 @@ use sqs::select::MessageSystemName as Name;
 use sqs::value::{Blob, MessageAttributeValue};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
-use super::{Session, attributes::deduplicates_by_group, refused, unavailable};
+use super::{Session, refused, unavailable};
 use crate::aside::by_bytes;
 use crate::queues::large;
-use crate::queues::parcel::{dedup_of_body, dedup_of_key};
+use crate::queues::parcel::{dedup_in, dedup_of_body, dedup_of_key};
 use crate::queues::{message_id, receipt, service};
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
@@ -34,10 +33,16 @@ struct Outgoing {
     md5: String,
 }
 
+/// Who sends, and in which trace.
+struct Sender {
+    name: Cow<'static, str>,
+    trace_id: Option<u128>,
+}
+
 /// Packs messages of which this has nothing to say, and hashes their bodies.
 async fn outgoing(
     definition: Definition,
-    sender: Cow<'static, str>,
+    sender: Sender,
     entries: Vec<input::SendMessageBatchRequestEntry>,
     check: fn(&input::SendMessageBatchRequestEntry) -> Result<(), SqsError>,
 ) -> Vec<Outgoing> {
@@ -51,16 +56,17 @@ async fn outgoing(
 
 fn packed(
     definition: &Definition,
-    sender: &str,
+    sender: &Sender,
     entry: &input::SendMessageBatchRequestEntry,
 ) -> Result<large::Outgoing, SqsError> {
     let settings = &definition.settings;
-    let mut parcel = Parcel::new(Body::Text(entry.message_body.clone()));
+    let mut parcel = Parcel::new(Body::Text(entry.message_body.clone())).traced(sender.trace_id);
     let pairs = entry.message_attributes.iter();
     parcel.attributes = pairs.map(|(name, value)| (name.clone(), attribute(value))).collect();
     let system = entry.message_system_attributes.iter();
     parcel.system = system.map(|(name, value)| (name.clone(), attribute(value))).collect();
-    parcel.system.insert(Name::SenderId.as_str().to_owned(), Attribute::text("String", sender));
+    let name = Attribute::text("String", sender.name.as_ref());
+    parcel.system.insert(Name::SenderId.as_str().to_owned(), name);
     let max = usize::try_from(settings.max_body_bytes).unwrap_or(usize::MAX);
     sqs::validate::size(parcel.counted_bytes(), max)?;
     let group = entry.message_group_id.as_deref();
@@ -115,9 +121,7 @@ fn fifo_dedup(
     }
     let of_body = || sqs::digest::deduplication_id(entry.message_body.as_bytes());
     let id = entry.message_deduplication_id.clone().unwrap_or_else(of_body);
-    let own = dedup_of_key(&id);
-    let by_group = deduplicates_by_group(&definition.settings);
-    Ok((if by_group { digest(&[&own, group.as_bytes()]) } else { own }, id))
+    Ok((dedup_in(&definition.settings, Some(group), dedup_of_key(&id)), id))
 }
 
 fn not_taken(refusal: SendRefusal) -> SqsError {
@@ -160,6 +164,10 @@ fn sent_entry(
 }
 
 impl Session<'_> {
+    fn as_sender(&self) -> Sender {
+        Sender { name: self.sender(), trace_id: self.trace_id }
+    }
+
     /// Sends what can be sent; an outcome for each.
     async fn send_all(
         &self,
@@ -204,7 +212,7 @@ impl Session<'_> {
         let mode = definition.settings.mode;
         let to = (name, definition.settings.max_publish_per_second);
         // What is wrong with it in any queue has been said.
-        let messages = outgoing(definition, self.sender(), vec![entry], |_| Ok(())).await;
+        let messages = outgoing(definition, self.as_sender(), vec![entry], |_| Ok(())).await;
         let mut sent = self.send_all(to, mode, messages).await?;
         let sent = sent.pop().expect("one for one")?;
         Ok(output::SendMessageResult {
@@ -233,7 +241,7 @@ impl Session<'_> {
         let ids: Vec<_> = ask.entries.iter().map(|entry| entry.id.clone()).collect();
         let check = sqs::validate::send_entry;
         let to = (name, definition.settings.max_publish_per_second);
-        let messages = outgoing(definition, self.sender(), ask.entries, check).await;
+        let messages = outgoing(definition, self.as_sender(), ask.entries, check).await;
         let outcomes = self.send_all(to, mode, messages).await?;
         let mut result = output::SendMessageBatchResult::default();
         for (id, outcome) in ids.into_iter().zip(outcomes) {

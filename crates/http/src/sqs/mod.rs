@@ -37,6 +37,7 @@ use crate::queues::large::REQUEST_BYTES_MAX;
 use crate::queues::service;
 use crate::room::{Taken, keep};
 use crate::route::{Routes, doc};
+use crate::telemetry::trace;
 
 /// Of a request that is not signed, and so names none.
 const REGION: &str = "us-east-1";
@@ -175,7 +176,8 @@ impl Asked<'_> {
         let scheme = if self.ctx.conn().tls { "https" } else { "http" };
         let endpoint = format!("{scheme}://{}/sqs", host.unwrap_or("localhost"));
         let (edge, room) = (self.ctx.edge(), self.room);
-        let session = Session { edge, caller, protocol, region, endpoint, room };
+        let trace_id = trace::id_of(&self.headers);
+        let session = Session { edge, caller, protocol, region, endpoint, trace_id, room };
         session.act(action).await
     }
 
@@ -270,6 +272,8 @@ struct Session<'a> {
     region: String,
     /// What the URLs of queues begin with.
     endpoint: String,
+    /// Of the request.
+    trace_id: Option<u128>,
     /// Of large bodies, until the answer is gone.
     room: &'a OnceLock<Taken>,
 }

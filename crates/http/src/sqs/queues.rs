@@ -1,5 +1,7 @@
 //! What is done to queues.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use queue::{Command, Create, Definition, Mode, Reply, Settings, Update};
@@ -25,12 +27,12 @@ pub(super) fn feeds(dead: &str) -> impl Fn(&Definition) -> bool + use<> {
 impl Session<'_> {
     pub(super) async fn create(&self, ask: input::CreateQueue) -> Result<Output, SqsError> {
         let name = &ask.queue_name;
-        let attributes = QueueAttributes::parse(&ask.attributes)?;
+        let before = self.find(name).await?.map(|definition| definition.settings);
+        let attributes = self.read(&ask.attributes, before.as_ref())?;
         attributes.check_new(name)?;
         let is_fifo = attributes.fifo_queue == Some(true);
         let mode = if is_fifo { Mode::Fifo } else { Mode::Standard };
         let dead = self.dead_letter_queue(name, mode, &attributes).await?;
-        let before = self.find(name).await?.map(|definition| definition.settings);
         let mut settings = before.clone().unwrap_or_else(|| Settings::usual(mode));
         attributes::apply(&attributes, dead, &mut settings);
         if let Some(before) = before {
@@ -57,6 +59,17 @@ impl Session<'_> {
         self.caller.check_new_queue(settings.retention_ms).map_err(super::refusal)?;
         self.submit(name, &Command::Create(Create { queue: name.clone(), settings })).await?;
         Ok(self.made(name))
+    }
+
+    /// Reads attributes of a queue that is to be made, or is there: then those that it does not show so.
+    fn read(
+        &self,
+        asked: &BTreeMap<String, String>,
+        before: Option<&Settings>,
+    ) -> Result<QueueAttributes, SqsError> {
+        let Some(before) = before else { return QueueAttributes::parse(asked) };
+        let other = attributes::other_than_shown(asked, before, |name| self.arn(name));
+        QueueAttributes::parse(&other)
     }
 
     fn made(&self, name: &str) -> Output {
@@ -226,9 +239,9 @@ impl Session<'_> {
         &self,
         ask: input::SetQueueAttributes,
     ) -> Result<Output, SqsError> {
-        let attributes = QueueAttributes::parse(&ask.attributes)?;
-        attributes.check_change()?;
         let (name, definition) = self.queue(&ask.queue_url).await?;
+        let attributes = self.read(&ask.attributes, Some(&definition.settings))?;
+        attributes.check_change()?;
         let mode = definition.settings.mode;
         if mode == Mode::Standard {
             attributes.check_standard()?;

@@ -25,8 +25,10 @@ const ATTEMPT_MS: u64 = 5 * 60 * 1000;
 const FRESH_MAX: usize = 8;
 
 fn attribute_value(attribute: &Attribute, protocol: Protocol) -> MessageAttributeValue {
-    let mut value =
-        MessageAttributeValue { data_type: attribute.data_type.clone(), ..Default::default() };
+    let mut value = MessageAttributeValue {
+        data_type: carried(attribute.data_type.clone(), protocol),
+        ..Default::default()
+    };
     match &attribute.value {
         AttributeValue::Text(text) => value.string_value = Some(carried(text.clone(), protocol)),
         AttributeValue::Binary(bytes) => value.binary_value = Some(Blob(bytes.clone().into())),
@@ -37,11 +39,15 @@ fn attribute_value(attribute: &Attribute, protocol: Protocol) -> MessageAttribut
 /// A text as its receiver reads it, whose checksum is of that: XML has no way to say some characters,
 /// and what is sent by another way than this dialect may hold any.
 fn carried(text: String, protocol: Protocol) -> String {
-    if protocol == Protocol::Json || text.chars().all(is_allowed) {
+    if is_sayable(&text, protocol) {
         return text;
     }
     let sayable = |c| if is_allowed(c) { c } else { char::REPLACEMENT_CHARACTER };
     text.chars().map(sayable).collect()
+}
+
+fn is_sayable(text: &str, protocol: Protocol) -> bool {
+    protocol == Protocol::Json || text.chars().all(is_allowed)
 }
 
 impl Session<'_> {
@@ -171,12 +177,14 @@ impl Session<'_> {
         wanted: &MessageSystemSelection,
         names: &[String],
     ) -> output::Message {
-        let chosen =
-            parcel.attributes.iter().filter(|(name, _)| wants_message_attribute(names, name));
         let protocol = self.protocol;
-        let shown = |(name, value): (&String, &Attribute)| {
-            (carried(name.clone(), protocol), attribute_value(value, protocol))
-        };
+        // A name is not replaced in part: it could be another's then.
+        let chosen = parcel
+            .attributes
+            .iter()
+            .filter(|(name, _)| wants_message_attribute(names, name) && is_sayable(name, protocol));
+        let shown =
+            |(name, value): (&String, &Attribute)| (name.clone(), attribute_value(value, protocol));
         let message_attributes: MessageAttributes = chosen.map(shown).collect();
         let body = match &mut parcel.body {
             Body::Text(text) | Body::Json(text) => carried(std::mem::take(text), protocol),

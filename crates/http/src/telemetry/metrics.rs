@@ -89,6 +89,7 @@ fn begin() {
         "http_accept_errors_total",
         "http_tls_handshake_errors_total",
         "http_panics_total",
+        "otlp_spans_dropped_total",
         BODIES_LOST,
     ] {
         counter!(name).absolute(0);

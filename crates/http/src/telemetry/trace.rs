@@ -51,6 +51,11 @@ impl TraceContext {
     }
 }
 
+/// The trace that the sender of a request says to be in; none where that cannot be read.
+pub(crate) fn id_of(headers: &HeaderMap) -> Option<u128> {
+    Some(parse(headers.get(TRACEPARENT)?.as_bytes())?.trace_id)
+}
+
 /// The trace id, as logs show it.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,6 +150,7 @@ mod tests {
             headers.insert(TRACEPARENT, HeaderValue::from_str(header).expect("ASCII"));
             let begun = TraceContext::of(&headers).expect("there is a header");
             assert!(begun.trace_id != 0 && begun.parent.is_none(), "{header}");
+            assert_eq!(id_of(&headers), None, "which its sender does not know of: {header}");
         }
     }
 }

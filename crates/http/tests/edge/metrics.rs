@@ -107,6 +107,7 @@ async fn what_should_never_happen_is_told_before_it_does() {
         "http_accept_errors_total",
         "http_tls_handshake_errors_total",
         "http_panics_total",
+        "otlp_spans_dropped_total",
         "stampede_queue_bodies_lost_total",
     ] {
         scrape.get(name);

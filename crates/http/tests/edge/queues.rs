@@ -280,6 +280,12 @@ async fn the_same_message_is_not_sent_twice() {
     assert_eq!((&second["messageId"], &second["duplicate"]), (&first["messageId"], &json!(true)));
     server.send_to("by-body", json!({"body": "same"})).await;
     assert_eq!(server.send_to("by-body", json!({"body": "same"})).await["duplicate"], true);
+    // A number and the text that reads the same are two bodies.
+    for body in [json!(5), json!("5")] {
+        let message = json!({"body": body});
+        assert_eq!(server.send_to("by-body", message.clone()).await.get("duplicate"), None);
+        assert_eq!(server.send_to("by-body", message).await["duplicate"], true);
+    }
     let headers = format!("{JSON}idempotency-key: k1\r\n");
     let path = "/v1/queues/jobs/messages";
     let first = server.send("POST", path, &headers, r#"{"body": 2}"#).await;

@@ -1,4 +1,4 @@
-//! Redrives that cannot do what was asked for.
+//! Redrives that move less than all, and those that cannot do what was asked for.
 
 use serde_json::{Value, json};
 
@@ -22,17 +22,56 @@ async fn with_dead(server: &Server, count: u64, mode: &str) {
     }
 }
 
-async fn failed(server: &Server, body: Value) -> Value {
+/// A redrive of `dead`, once it is as it is waited for.
+async fn redriven(server: &Server, body: Value, until: impl Fn(&Value) -> bool) -> Value {
     let started = server.post("/v1/queues/dead:redrive", &body.to_string()).await;
     let id = Server::ok(&started, 202)["redriveId"].as_str().expect("an id").to_owned();
     loop {
         let job = Server::ok(&server.get(&format!("/v1/redrives/{id}")).await, 200);
-        // From another shard messages come back one by one, when the job may already have done its part.
-        if job["state"] == "failed" && job["moved"] == 0 {
+        if until(&job) {
             return job;
         }
         tokio::task::yield_now().await;
     }
+}
+
+async fn failed(server: &Server, body: Value) -> Value {
+    // From another shard messages come back one by one, when the job may already have done its part.
+    redriven(server, body, |job| job["state"] == "failed" && job["moved"] == 0).await
+}
+
+/// What a job that is done has matched, moved and skipped.
+async fn done(server: &Server, body: Value) -> [Value; 3] {
+    let job = redriven(server, body, |job| job["state"] != "running").await;
+    assert_eq!(job["state"], "done", "{job}");
+    ["matched", "moved", "skipped"].map(|field| job[field].clone())
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_and_moves_nothing_and_a_limit_moves_just_so_many() {
+    let (server, _) = Server::start_product(2).await;
+    with_dead(&server, 5, "STANDARD").await;
+    let here = async || {
+        let (dead, jobs) = (server.look("dead").await, server.look("jobs").await);
+        [dead["visible"].clone(), dead["inflight"].clone(), jobs["visible"].clone()]
+    };
+    let all = server.get("/v1/queues/dead/messages").await.json();
+    let none = json!({"dryRun": true, "filter": {"$lastReason": ["empty"]}});
+    for (ask, counted) in [
+        (json!({"dryRun": true}), [5, 0, 0]),
+        (json!({"dryRun": true, "limit": 2}), [2, 0, 0]),
+        (json!({"dryRun": true, "limit": 9, "targetQueue": "jobs"}), [5, 0, 0]),
+        (none, [0, 0, 5]),
+    ] {
+        assert_eq!(done(&server, ask.clone()).await, counted.map(Value::from), "{ask}");
+        assert_eq!(here().await, [json!(5), json!(0), json!(0)], "{ask}");
+    }
+    assert_eq!(server.get("/v1/queues/dead/messages").await.json(), all);
+    assert_eq!(done(&server, json!({"limit": 2})).await, [2, 2, 0].map(Value::from));
+    assert_eq!(here().await, [json!(3), json!(0), json!(2)]);
+    assert_eq!(done(&server, json!({"limit": 100})).await, [3, 3, 0].map(Value::from));
+    assert_eq!(here().await, [json!(0), json!(0), json!(5)]);
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -89,3 +89,43 @@ async fn the_checksum_of_what_xml_cannot_say_is_of_what_is_shown() {
     assert_eq!(got["MD5OfMessageAttributes"], of_attributes);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn an_attribute_whose_name_xml_cannot_say_is_left_out_there_and_no_other() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    let odd = json!({"type": "String.\u{1}", "value": "x"});
+    let attributes = json!({"a\u{1}": 1, "a\u{2}": 2, "kind": "mail", "odd": odd});
+    server.send_to("jobs", json!({"body": 1, "attributes": attributes})).await;
+    let sum = |attributes: &[(&str, &str, &str)]| {
+        let value = |data_type: &str, text: &str| MessageAttributeValue {
+            data_type: data_type.to_owned(),
+            string_value: Some(text.to_owned()),
+            ..Default::default()
+        };
+        let pairs = attributes.iter().map(|(name, kind, text)| (*name, value(kind, text)));
+        sqs::digest::attributes(pairs.collect::<Vec<_>>()).expect("there are some")
+    };
+
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let ask = "Action=ReceiveMessage&Version=2012-11-05&VisibilityTimeout=0\
+        &MessageAttributeName.1=All";
+    let answer = server.send("POST", "/sqs/default/jobs", form, ask).await;
+    assert_eq!(answer.body.matches("<MessageAttribute>").count(), 2, "{answer:?}");
+    let of_two = sum(&[("kind", "String", "mail"), ("odd", "String.\u{FFFD}", "x")]);
+    assert!(answer.body.contains(&of_two), "{answer:?}");
+
+    let ask = json!({"QueueUrl": "jobs", "MessageAttributeNames": ["All"], "WaitTimeSeconds": 20});
+    let got = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    let got = &got["Messages"][0];
+    let names: Vec<_> = got["MessageAttributes"].as_object().expect("some").keys().collect();
+    assert_eq!(names, ["a\u{1}", "a\u{2}", "kind", "odd"]);
+    let of_all = sum(&[
+        ("a\u{1}", "Number", "1"),
+        ("a\u{2}", "Number", "2"),
+        ("kind", "String", "mail"),
+        ("odd", "String.\u{1}", "x"),
+    ]);
+    assert_eq!(got["MD5OfMessageAttributes"], of_all);
+    server.stop().await;
+}

@@ -104,3 +104,35 @@ async fn a_batch_with_a_message_that_cannot_be_in_order_is_refused_whole() {
     assert_eq!(server.look("jobs.fifo").await["visible"], 0);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn deduplication_by_group_holds_for_every_dialect() {
+    let (server, _) = Server::start_product(1).await;
+    let attributes = json!({"FifoQueue": "true", "ContentBasedDeduplication": "true",
+        "DeduplicationScope": "messageGroup"});
+    let create = json!({"QueueName": "jobs.fifo", "Attributes": attributes});
+    Server::ok(&server.sqs_call("CreateQueue", &create).await, 200);
+    let ours = async |group: &str, key: Option<&str>| {
+        let mut message = json!({"body": "x", "messageGroupId": group});
+        if let Some(key) = key {
+            message["deduplicationKey"] = key.into();
+        }
+        server.send_to("jobs.fifo", message).await["duplicate"] == true
+    };
+    let theirs = async |group: &str, id: Option<&str>| {
+        let mut send = json!({"QueueUrl": URL, "MessageBody": "x", "MessageGroupId": group});
+        if let Some(id) = id {
+            send["MessageDeduplicationId"] = id.into();
+        }
+        Server::ok(&server.sqs_call("SendMessage", &send).await, 200)
+    };
+    for key in [None, Some("k")] {
+        assert!(!ours("a", key).await && !ours("b", key).await, "of two groups: {key:?}");
+        assert!(ours("a", key).await && ours("b", key).await, "of one: {key:?}");
+        theirs("a", key).await;
+        theirs("c", key).await;
+        assert!(ours("c", key).await, "{key:?}");
+    }
+    assert_eq!(server.look("jobs.fifo").await["visible"], 6);
+    server.stop().await;
+}

@@ -47,6 +47,41 @@ async fn a_queue_is_made_again_with_what_it_shows() {
 }
 
 #[tokio::test]
+async fn what_our_own_api_has_set_is_no_mistake_to_who_says_it_again() {
+    let (server, _) = Server::start_product(1).await;
+    let settings = json!({"name": "jobs", "largeBodies": true, "delaySeconds": 5000,
+        "retentionSeconds": 9_000_000, "maxReceiveCount": 5, "deadLetterQueue": "dead"});
+    server.make(settings).await;
+    let shown = server.attributes("jobs").await;
+    assert_eq!(shown["MaximumMessageSize"], "16777216");
+    let names = ["MaximumMessageSize", "DelaySeconds", "MessageRetentionPeriod", "RedrivePolicy"];
+    for name in names {
+        let alone = json!({name: shown[name]});
+        Server::ok(&server.create("jobs", alone.clone()).await, 200);
+        Server::ok(&server.set("jobs", alone).await, 200);
+        assert_eq!(server.attributes("jobs").await[name], shown[name]);
+    }
+    // What is said with it counts.
+    let more = json!({"MaximumMessageSize": "16777216", "VisibilityTimeout": "7"});
+    assert_eq!(server.create("jobs", more.clone()).await.status, 400);
+    Server::ok(&server.set("jobs", more).await, 200);
+    let after = server.attributes("jobs").await;
+    assert_eq!(
+        (&after["VisibilityTimeout"], &after["MaximumMessageSize"]),
+        (&json!("7"), &json!("16777216"))
+    );
+    let refused = |answer: Answer| {
+        let kind = "com.amazonaws.sqs#InvalidAttributeValue";
+        assert_eq!((answer.status, &answer.json()["__type"]), (400, &json!(kind)), "{answer:?}");
+    };
+    for size in ["8388608", "16777217"] {
+        refused(server.set("jobs", json!({"MaximumMessageSize": size})).await);
+    }
+    refused(server.create("another", json!({"MaximumMessageSize": "16777216"})).await);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn throughput_by_group_needs_deduplication_by_group() {
     let (server, _) = Server::start_product(1).await;
     let refused = |answer: Answer| {

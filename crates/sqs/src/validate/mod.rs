@@ -13,6 +13,7 @@ pub use batch::{batch_size, delete_entry, group, send_entry, visibility_entry};
 pub use message::{is_allowed, message_bytes, size};
 pub use queue::{is_fifo_name, is_queue_name};
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::action::Action;
@@ -36,7 +37,7 @@ pub fn action(action: &Action) -> Result<(), SqsError> {
         Action::CreateQueue(input) => {
             queue::name(&input.queue_name)?;
             queue::tags(&input.tags)?;
-            QueueAttributes::parse(&input.attributes)?.check_new(&input.queue_name)
+            together(&input.attributes, |attributes| attributes.check_new(&input.queue_name))
         }
         Action::DeleteMessage(input) => present("ReceiptHandle", &input.receipt_handle),
         Action::DeleteMessageBatch(input) => {
@@ -60,7 +61,7 @@ pub fn action(action: &Action) -> Result<(), SqsError> {
             Err(SqsError::missing("Attribute.Name"))
         }
         Action::SetQueueAttributes(input) => {
-            QueueAttributes::parse(&input.attributes)?.check_change()
+            together(&input.attributes, QueueAttributes::check_change)
         }
         Action::StartMessageMoveTask(input) => move_task(input),
         Action::TagQueue(input) if input.tags.is_empty() => Err(SqsError::missing("Tags")),
@@ -68,6 +69,15 @@ pub fn action(action: &Action) -> Result<(), SqsError> {
         Action::UntagQueue(input) => queue::tag_keys(&input.tag_keys),
         Action::DeleteQueue(_) | Action::ListQueueTags(_) | Action::PurgeQueue(_) => Ok(()),
     }
+}
+
+/// What goes together of attributes that can be. Which values can be is for their queue to say: those that it
+/// has.
+fn together(
+    attributes: &BTreeMap<String, String>,
+    check: impl FnOnce(&QueueAttributes) -> Result<(), SqsError>,
+) -> Result<(), SqsError> {
+    QueueAttributes::parse(attributes).map_or(Ok(()), |attributes| check(&attributes))
 }
 
 fn receive(input: &crate::input::ReceiveMessage) -> Result<(), SqsError> {

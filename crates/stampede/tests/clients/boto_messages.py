@@ -25,6 +25,11 @@ def large_message_comes_back_with_its_checksum():
     fails("InvalidParameterValue", sqs.send_message, QueueUrl=url, MessageBody="x" * 300_000)
     suite.change("large", largeBodies=True)
     equal(attributes(url, "MaximumMessageSize")["MaximumMessageSize"], str(16 << 20))
+    shown = {"MaximumMessageSize": str(16 << 20)}
+    equal(queue("large", **shown), url)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes=shown)
+    other = {"MaximumMessageSize": str(8 << 20)}
+    fails("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=url, Attributes=other)
     for size in (300_000, 5 << 20):
         body = "é" * (size // 2)
         sent = sqs.send_message(QueueUrl=url, MessageBody=body)

@@ -1,6 +1,7 @@
 //! `stampede queue` and `stampede work`, as a user runs them against a server.
 
 mod mistakes;
+mod redrives;
 mod work;
 
 use std::fs::Permissions;

@@ -35,14 +35,14 @@ async fn ask(edge: &Edge, command: Command) -> Reply {
     service::submit(edge, TENANT, JOBS, None, &command).await.expect("the shard answers")
 }
 
-fn peek(edge: &Edge, definition: &Definition) -> Vec<Peeked> {
+fn peek(edge: &Edge, definition: &Definition) -> Vec<Looked> {
     let rows = edge.node.rows(queue::place(TENANT, JOBS));
     let state = PeekState::Visible;
     queue::peek_after(&rows, TENANT, definition.number, state, None, 9).expect("a page").0
 }
 
 /// How many are left of what was looked at, when its bodies are read.
-async fn opened(edge: &Edge, definition: &Definition, peeked: Vec<Peeked>) -> usize {
+async fn opened(edge: &Edge, definition: &Definition, peeked: Vec<Looked>) -> usize {
     let source = Source { tenant: TENANT, name: JOBS, definition };
     whole(edge, source, peeked).await.expect("the archive can be read").messages.len()
 }
@@ -79,7 +79,7 @@ async fn a_body_that_went_with_its_message_is_not_lost_and_one_that_went_without
     let folder = tempfile::tempdir().expect("a folder");
     let (edge, definition) = edge_with_one(&folder).await;
     let peeked = peek(&edge, &definition);
-    let at = ArchivedBody::of(&peeked[0].parcel).expect("it is large");
+    let at = ArchivedBody::of(&peeked[0].peeked.parcel).expect("it is large");
     edge.node.drop_body(TENANT, &at).await;
     assert_eq!(opened(&edge, &definition, peeked).await, 0);
     assert_eq!(lost(), Some(before.unwrap_or(0) + 1));

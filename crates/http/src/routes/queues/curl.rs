@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::define::make_usual;
 use super::receive::{RECEIVE_MAX, ReceiveAsk, Received, receive_from};
-use super::send::{MessageSent, packed, send_one, too_large, trace_id};
+use super::send::{MessageSent, packed, send_one, too_large};
 use super::settings::WAIT_SECONDS_MAX;
 use super::{check_name, find};
 use crate::app::EdgeState;
@@ -22,6 +22,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::queues::parcel::body_from_bytes;
 use crate::queues::service;
 use crate::route::{Routes, doc};
+use crate::telemetry::trace;
 
 /// Bytes of a body: nothing is escaped here.
 const BYTES_MAX: usize = 16 << 20;
@@ -111,7 +112,7 @@ pub(super) async fn put(
         make_usual(&edge, &caller, &name).await?;
     }
     let definition = find(&edge, &caller, &name).await?;
-    let (bytes, trace_id) = (body.len(), trace_id(&headers));
+    let (bytes, trace_id) = (body.len(), trace::id_of(&headers));
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || {
         let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id);

@@ -213,7 +213,8 @@ pub(super) async fn peek(
     let (peeked, next) = edge.node.read(read).await?.ok_or_else(not_of_this_list)?;
     let source = Source { tenant, name: &name, definition: &definition };
     let Whole { messages, room } = large::whole(&edge, source, peeked).await?;
-    let messages = messages.into_iter().map(MessageView::of_peeked).collect();
+    let messages =
+        messages.into_iter().map(|looked| MessageView::of_looked(state, looked)).collect();
     Ok(PeekPage { messages, next_cursor: next.map(Cursor), room })
 }
 

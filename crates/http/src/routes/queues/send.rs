@@ -27,10 +27,12 @@ use crate::extract::{
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
-use crate::queues::parcel::{attribute_from_json, dedup_of_body, dedup_of_key, deserialize_body};
+use crate::queues::parcel::{
+    attribute_from_json, dedup_in, dedup_of_body, dedup_of_key, deserialize_body,
+};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
-use crate::telemetry::trace::TraceContext;
+use crate::telemetry::trace;
 
 /// Bytes of a request with many.
 pub(super) const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
@@ -303,6 +305,8 @@ impl NewMessage {
         if let Some(key) = &self.deduplication_key {
             message.dedup = Some(dedup_of_key(key));
         }
+        let group = message.group.as_deref();
+        message.dedup = message.dedup.map(|own| dedup_in(settings, group, own));
         Ok(packed)
     }
 }
@@ -312,10 +316,6 @@ pub(super) fn good_of(packed: &[Result<Outgoing, Problem>]) -> Vec<(usize, Outgo
     let good =
         |(place, packed): (usize, &Result<_, _>)| Some((place, packed.as_ref().ok().cloned()?));
     packed.iter().enumerate().filter_map(good).collect()
-}
-
-pub(super) fn trace_id(headers: &HeaderMap) -> Option<u128> {
-    TraceContext::of(headers).map(|trace| trace.trace_id)
 }
 
 /// Sends one message, to a queue that may be sent so many in a second.
@@ -350,7 +350,7 @@ pub(super) async fn one(
         let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
         return Err(ProblemKind::InvalidBody.because(detail));
     }
-    let (message, trace_id) = (body.value, trace_id(&headers));
+    let (message, trace_id) = (body.value, trace::id_of(&headers));
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || message.packed(&definition, trace_id);
     let message = by_bytes(body.raw.len(), pack).await?;
@@ -367,7 +367,7 @@ pub(super) async fn batch(
     batch: Batch,
 ) -> Result<Answer<BatchResults<MessageSent>>, Problem> {
     let definition = find(&edge, &caller, &name).await?;
-    let trace_id = trace_id(&headers);
+    let trace_id = trace::id_of(&headers);
     let messages = batch.messages;
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || -> Vec<_> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use queue::parcel::{Body, Parcel};
-use queue::{Delivery, Peeked, Story};
+use queue::{Delivery, Looked, PeekState, Peeked, Story};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -36,6 +36,14 @@ struct AboutMessage {
     sequence: u64,
     #[schema(value_type = String)]
     sent_at: Rfc3339,
+    /// When its time comes: of one that is `delayed`, or waits to be tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    visible_at: Option<Rfc3339>,
+    /// When the lease ends that somebody has: of one that was looked at `inflight`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    lease_ends_at: Option<Rfc3339>,
     /// `base64` when the body was not text, and is that here.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_encoding: Option<&'static str>,
@@ -87,8 +95,19 @@ impl From<Story> for DeadLetterView {
 }
 
 impl MessageView {
-    /// Of a message that was looked at, and what is in it.
-    pub(super) fn of_peeked((peeked, parcel): (Peeked, Parcel)) -> MessageView {
+    /// Of a message that was looked at in this state, and what is in it.
+    pub(super) fn of_looked(state: PeekState, (looked, parcel): (Looked, Parcel)) -> MessageView {
+        let mut view = MessageView::of((looked.peeked, parcel));
+        let until = looked.until_ms.map(rfc3339);
+        match state {
+            PeekState::Visible => {}
+            PeekState::Delayed => view.about.visible_at = until,
+            PeekState::Leased => view.about.lease_ends_at = until,
+        }
+        view
+    }
+
+    fn of((peeked, parcel): (Peeked, Parcel)) -> MessageView {
         let trace_id = parcel.trace_id().map(|id| format!("{id:032x}"));
         let is_binary = matches!(parcel.body, Body::Binary(_));
         let attributes = parcel.attributes.into_iter();
@@ -98,6 +117,8 @@ impl MessageView {
             receive_count: peeked.receives,
             sequence: peeked.sequence,
             sent_at: rfc3339(peeked.sent_ms),
+            visible_at: None,
+            lease_ends_at: None,
             body_encoding: is_binary.then_some("base64"),
             attributes: attributes.map(|(name, value)| (name, attribute_to_json(&value))).collect(),
             message_group_id: peeked.group,
@@ -113,7 +134,7 @@ impl MessageView {
         let handle = receipt_handle(&delivery.receipt);
         let Delivery { id, sequence, receives, sent_ms, group, parcel, story, .. } = delivery;
         let seen = Peeked { id, sequence, sent_ms, receives, reason: None, group, story, parcel };
-        let mut view = MessageView::of_peeked((seen, opened));
+        let mut view = MessageView::of((seen, opened));
         view.about.receipt_handle = Some(handle);
         view
     }
@@ -161,7 +182,8 @@ mod tests {
                     story: None,
                     parcel: parcel.encode(),
                 };
-                let view = MessageView::of_peeked((peeked, parcel));
+                let looked = Looked { peeked, until_ms: Some(1_700_000_030_000) };
+                let view = MessageView::of_looked(PeekState::Leased, (looked, parcel));
                 let mut put = Vec::new();
                 view.put(&mut put);
                 let put: Value = serde_json::from_slice(&put).expect("JSON");

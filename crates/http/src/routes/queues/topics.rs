@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::batch::BatchResults;
 use super::define::NewQueue;
-use super::send::{BATCH_BODY_BYTES_MAX, Batch, NewMessage, NewMessages, good_of, trace_id};
+use super::send::{BATCH_BODY_BYTES_MAX, Batch, NewMessage, NewMessages, good_of};
 use super::{check_name_of, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
@@ -23,6 +23,7 @@ use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
 use crate::route::{Routes, doc};
+use crate::telemetry::trace;
 use crate::time::rfc3339;
 
 /// Its part of the table.
@@ -220,7 +221,8 @@ async fn create(
     check_name_of("topic", name)?;
     let key = idempotency.with(caller.tenant, &body.raw);
     if let Err(full) = caller.check_room(true) {
-        let answered = edge.node.is_answered(queue::place(caller.tenant, name), key).await?;
+        let place = queue::topic_place(caller.tenant, name);
+        let answered = edge.node.is_answered(place, key).await?;
         if !answered && find(&edge, &caller, name).await.is_err() {
             return Err(full);
         }
@@ -401,7 +403,7 @@ async fn publish(
 ) -> Result<(StatusCode, Answer<MessagePublished>), Problem> {
     let key = idempotency.with(caller.tenant, &body.raw);
     let messages = vec![Ok(body.value)];
-    let trace_id = trace_id(&headers);
+    let trace_id = trace::id_of(&headers);
     let mut sent = publish_all(&edge, &caller, &topic, key, messages, trace_id).await?;
     Ok((StatusCode::ACCEPTED, Answer(sent.remove(0)?)))
 }
@@ -415,7 +417,7 @@ async fn publish_batch(
     batch: Batch,
 ) -> Result<Answer<BatchResults<MessagePublished>>, Problem> {
     let key = idempotency.with(caller.tenant, &batch.raw);
-    let trace_id = trace_id(&headers);
+    let trace_id = trace::id_of(&headers);
     let outcomes = publish_all(&edge, &caller, &topic, key, batch.messages, trace_id).await?;
     Ok(Answer(BatchResults::new(outcomes, batch.client_message_ids)))
 }
