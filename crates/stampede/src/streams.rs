@@ -262,7 +262,7 @@ async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of an offset that there is not yet, where these partitions end.
+/// What is said of an offset that there is not yet, where these partitions end: those that were read.
 fn past_the_end(flags: &ReadFlags, ends: &[u64]) -> Option<String> {
     let from = flags.offset;
     if let (Some(partition), [end]) = (flags.partition, ends) {
@@ -270,7 +270,8 @@ fn past_the_end(flags: &ReadFlags, ends: &[u64]) -> Option<String> {
         return (from > *end).then(note);
     }
     let (short, all) = (ends.iter().filter(|end| from > **end).count(), ends.len());
-    (short > 0).then(|| format!("{short} of {all} partitions have no offset {from} yet"))
+    (short > 0)
+        .then(|| format!("{short} of {all} partitions that were read have no offset {from} yet"))
 }
 
 async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<ExitCode> {
