@@ -1,5 +1,7 @@
 //! What is done to messages: sending, receiving, and the three ends of a lease.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use crate::MACHINE;
@@ -45,6 +47,9 @@ pub(crate) fn came_back(lane: u8) -> bool {
 
 /// The greater goes first: what a message's priority has become, and what it was.
 type Rank = (u64, u8);
+
+/// Of each lane that was looked at, that of its first message, for the length of a receive.
+type Ranks = BTreeMap<u8, Rank>;
 
 /// The lane whose turn it is.
 struct Turn {
@@ -260,7 +265,7 @@ impl Desk<'_, '_> {
         self.counts.visible += 1;
         let lane = lane_number(message.head.priority, came_back);
         self.push(lane, message.encode());
-        self.watch_age();
+        self.watch_age(&message);
     }
 
     /// Hides a message whose head says why.
@@ -293,14 +298,14 @@ impl Desk<'_, '_> {
         let visibility_ms = receive.visibility_ms.unwrap_or(self.settings().visibility_ms);
         let until_ms = self.turn.now_ms() + visibility_ms.clamp(1, LEASE_MS_MAX);
         let mut deliveries = Vec::new();
-        let mut room = Room::new(max);
+        let (mut room, mut ranks) = (Room::new(max), Ranks::new());
         for _ in 0..TAKES_MAX {
             // What is behind those that are taken is read as well: it may be much more.
             if room.messages == 0 || self.has_read_enough() {
                 break;
             }
             let taken = match self.settings().mode {
-                Mode::Standard => self.take_from_lane(&mut room),
+                Mode::Standard => self.take_from_lane(&mut room, &mut ranks),
                 Mode::Fifo => self.take_from_group(&mut room),
             };
             let Some(taken) = taken else { break };
@@ -315,8 +320,8 @@ impl Desk<'_, '_> {
     }
 
     /// The first messages of the lane whose turn it is, while it is; none when all are empty.
-    fn take_from_lane(&mut self, room: &mut Room) -> Option<Vec<Message>> {
-        let turn = self.turn_of_lanes()?;
+    fn take_from_lane(&mut self, room: &mut Room, ranks: &mut Ranks) -> Option<Vec<Message>> {
+        let turn = self.turn_of_lanes(ranks)?;
         let lane = turn.lane;
         let at_once = if turn.beside.is_some() { 1 } else { LANE_AT_ONCE };
         let found = self.front(lane, room.messages.min(at_once), room.bytes());
@@ -330,6 +335,7 @@ impl Desk<'_, '_> {
                 break;
             }
             self.pop(lane.number, position);
+            ranks.remove(&lane.number);
             self.counts.had_turn(lane.number);
             self.counts.visible -= 1;
             if self.expires(&message) {
@@ -344,14 +350,15 @@ impl Desk<'_, '_> {
 
     /// The priority that goes first is that of the highest rank. Of its two lanes each has its turn, or
     /// what fails again and again would keep all that is new waiting.
-    fn turn_of_lanes(&self) -> Option<Turn> {
+    fn turn_of_lanes(&self, ranks: &mut Ranks) -> Option<Turn> {
         let filled = || self.counts.lanes.iter().filter(|lane| lane.len > 0).copied();
         let first = filled().next()?;
         if filled().nth(1).is_none() {
             return Some(Turn { lane: first, beside: None, others: None });
         }
-        let ranked: Vec<(Rank, Lane)> =
-            filled().map(|lane| (self.rank_of_lane(lane), lane)).collect();
+        let mut rank =
+            |lane: Lane| *ranks.entry(lane.number).or_insert_with(|| self.rank_of_lane(lane));
+        let ranked: Vec<(Rank, Lane)> = filled().map(|lane| (rank(lane), lane)).collect();
         let ((_, priority), highest) = *ranked.iter().max_by_key(|(rank, _)| *rank)?;
         let (mine, others): (Vec<_>, Vec<_>) =
             ranked.into_iter().partition(|(rank, _)| rank.1 == priority);
@@ -370,8 +377,8 @@ impl Desk<'_, '_> {
         self.rank_of(lane.number, &Message::decode(&row))
     }
 
-    /// Strictly by priority, but a minute of waiting counts as one priority. What came back has waited
-    /// since then: it had its turn.
+    /// Strictly by priority, but a minute of waiting counts as one priority. What failed has waited since
+    /// it came back: it had its turn.
     fn rank_of(&self, lane: u8, message: &Message) -> Rank {
         let head = &message.head;
         let since_ms =
@@ -549,6 +556,7 @@ impl Desk<'_, '_> {
             return;
         }
         let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(message.receives()));
+        message.head.due_ms = now_ms.saturating_add(delay_ms);
         self.try_again(message, delay_ms);
     }
 
@@ -564,8 +572,8 @@ impl Desk<'_, '_> {
     /// A message whose lease has ended can be received again, after this time.
     fn try_again(&mut self, mut message: Message, delay_ms: u64) {
         let due_ms = self.turn.now_ms().saturating_add(delay_ms);
-        message.head.due_ms = due_ms;
         if message.head.group.is_some() {
+            message.head.due_ms = due_ms;
             self.wait_in_group(message, false);
         } else if delay_ms > 0 {
             message.head.hidden = Hidden::Retry;

@@ -65,7 +65,7 @@ impl Desk<'_, '_> {
             group.waiting += 1;
         });
         self.look_at_group(&name);
-        self.watch_age();
+        self.watch_age(&message);
     }
 
     /// Groups are not in the order of their age, and one that is blocked is in no lane. So that the

@@ -16,8 +16,8 @@
 //! time, so one timer a queue brings back what is due, however many there are, and however far off.
 //!
 //! Lanes are consumed from their head and grow at their tail, so a receive costs the same with ten
-//! messages waiting or ten million. A standard queue has two a priority: new messages, and those
-//! that came back, which go first. A queue with order has one lane, of *groups* that are ready; a
+//! messages waiting or ten million. A standard queue has two a priority, which take turns: new
+//! messages, and those that came back. A queue with order has one lane, of *groups* that are ready; a
 //! group's messages wait in a range of their own, and a group with a message leased is not ready.
 //!
 //! Invariants:

@@ -274,7 +274,7 @@ pub(crate) struct Head {
     pub(crate) priority: u8,
     pub(crate) group: Option<String>,
     pub(crate) hidden: Hidden,
-    /// Not before this, in a group.
+    /// When it can be received again, or could, after it failed; in a group not before this.
     pub(crate) due_ms: u64,
     /// Each has another number, or the receipt of one would be good for another.
     pub(crate) leases: u32,

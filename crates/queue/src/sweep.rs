@@ -42,15 +42,25 @@ impl Desk<'_, '_> {
         self.counts.sweep = Some(self.set(at_ms));
     }
 
-    /// Sees to it that old messages are looked for.
-    pub(crate) fn watch_age(&mut self) {
-        let at_ms = self.turn.now_ms().saturating_add(self.settings().retention_ms);
+    /// Sees to it that old messages are looked for when this one is too old.
+    pub(crate) fn watch_age(&mut self, message: &Message) {
+        let retention_ms = self.settings().retention_ms;
+        // One that comes back may have little time left: the bound of how often holds all the same.
+        let soonest_ms = self.turn.now_ms() + self.look_for_old_every_ms().min(retention_ms);
+        let at_ms = message.head.visible_ms.saturating_add(retention_ms).max(soonest_ms);
         match self.counts.retention {
             Some((armed_ms, _)) if armed_ms <= at_ms => return,
             Some(later) => self.turn.cancel_timer(timer(later)),
             None => {}
         }
         self.counts.retention = Some(self.set(at_ms));
+    }
+
+    fn look_for_old_every_ms(&self) -> u64 {
+        match self.settings().mode {
+            Mode::Standard => AGE_EVERY_MS,
+            Mode::Fifo => GROUPS_AGE_EVERY_MS.max(self.settings().retention_ms / 8),
+        }
     }
 
     /// Has old messages looked for at once.
@@ -135,7 +145,9 @@ impl Desk<'_, '_> {
                 self.unhide(until_ms, &message);
                 self.counts.delayed -= 1;
                 let came_back = message.head.hidden == Hidden::Retry;
-                self.show_in_lane(message, came_back);
+                if !self.expires(&message) {
+                    self.show_in_lane(message, came_back);
+                }
             }
             Hidden::Group => {
                 self.unhide(until_ms, &message);
@@ -211,7 +223,8 @@ impl Desk<'_, '_> {
         let next_ms = lanes.into_iter().filter_map(|lane| self.drop_old_of_lane(lane)).min();
         if let Some(next_ms) = next_ms {
             let more = next_ms <= now_ms;
-            let at_ms = if more { now_ms } else { next_ms.max(now_ms + AGE_EVERY_MS) };
+            let at_ms =
+                if more { now_ms } else { next_ms.max(now_ms + self.look_for_old_every_ms()) };
             self.counts.retention = Some(self.set(at_ms));
         }
     }
@@ -266,9 +279,8 @@ impl Desk<'_, '_> {
         }
         self.counts.age_cursor = last.filter(|_| more).map_or_else(Vec::new, |last| last.to_vec());
         let now_ms = self.turn.now_ms();
-        let every_ms = GROUPS_AGE_EVERY_MS.max(self.settings().retention_ms / 8);
         if more || self.counts.visible + self.counts.delayed > 0 {
-            let at_ms = if more { now_ms } else { now_ms.saturating_add(every_ms) };
+            let at_ms = if more { now_ms } else { now_ms + self.look_for_old_every_ms() };
             self.counts.retention = Some(self.set(at_ms));
         }
     }

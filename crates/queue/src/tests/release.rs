@@ -80,6 +80,18 @@ fn what_nobody_has_seen_keeps_its_place_and_its_age() {
 }
 
 #[test]
+fn what_nobody_has_seen_has_waited_for_as_long_as_it_did() {
+    let mut bench = standard();
+    bench.send_all(vec![new("low")]);
+    bench.advance(3 * 60_000);
+    let unseen = bench.receive(1).remove(0).receipt;
+    bench.release(unseen, 1000);
+    bench.advance(1000);
+    bench.send_all(vec![NewMessage { priority: 2, ..new("high") }]);
+    assert_eq!(texts(&bench.receive(2)), ["low", "high"]);
+}
+
+#[test]
 fn receipt_of_a_lease_that_was_given_back_is_good_for_no_later_one() {
     let mut bench = standard();
     bench.send_all(vec![new("a")]);

@@ -48,6 +48,40 @@ fn messages_are_dropped_for_their_age_some_megabytes_at_a_time() {
 }
 
 #[test]
+fn what_becomes_too_old_while_it_waits_for_another_try_does_not_come_back() {
+    let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(Mode::Standard) });
+    bench.send_all(vec![new("a")]);
+    let receipt = bench.receive(1).remove(0).receipt;
+    bench.nack(receipt, Some(600_000));
+    bench.advance(599_999);
+    let counts = bench.described().counts;
+    assert_eq!((counts.delayed, counts.totals.expired), (1, 0));
+    bench.advance(1);
+    let counts = bench.described().counts;
+    assert_eq!((counts.visible, counts.delayed, counts.bytes), (0, 0, 0));
+    assert_eq!(counts.totals.expired, 1);
+}
+
+#[test]
+fn what_comes_back_when_nothing_else_is_watched_is_dropped_when_it_is_too_old() {
+    let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(Mode::Standard) });
+    bench.send_all(vec![new("first")]);
+    bench.advance(30_000);
+    bench.send_all(vec![new("second")]);
+    let leased = bench.receive(2);
+    bench.ack(&[leased[0].receipt]);
+    // The timer of the first finds nothing that could be received, and sets no other.
+    bench.extend(leased[1].receipt, 40_000);
+    bench.advance(40_000);
+    assert_eq!(bench.described().counts.visible, 1);
+    bench.advance(19_999);
+    assert_eq!(bench.described().counts.totals.expired, 0);
+    bench.advance(1);
+    let counts = bench.described().counts;
+    assert_eq!((counts.visible, counts.totals.expired), (0, 1));
+}
+
+#[test]
 fn many_old_messages_are_dropped_at_once_whatever_lies_in_another_lane() {
     let mut bench = bench(Settings { retention_ms: 60_000, ..Settings::usual(Mode::Standard) });
     bench.send_all((0..900).map(|n| new(&n.to_string())).collect());

@@ -240,7 +240,9 @@ impl QueueModel {
             visible_ms: from.visible_ms,
             priority,
             group,
+            // By age it is the last, whatever place it had.
             listed: Some((self.step, self.step)),
+            failed_until: None,
             leases: from.leases,
             receives: from.leases - from.unseen,
             first_received_ms: from.first_received_ms,

@@ -82,6 +82,8 @@ pub(super) struct Message {
     pub(super) group: Option<String>,
     /// The steps from and to which it may have become visible for the first time, if it has.
     pub(super) listed: Option<(u64, u64)>,
+    /// From some time between these on it could be received again when it failed last.
+    pub(super) failed_until: Option<(u64, u64)>,
     /// Those that nobody has seen included, which do not count as received.
     pub(super) leases: u32,
     pub(super) receives: u32,
@@ -190,6 +192,7 @@ impl Queue {
             priority: priority.min(9),
             group,
             listed: (!delayed).then_some((rank.step, rank.step)),
+            failed_until: None,
             leases: 0,
             receives: 0,
             first_received_ms: 0,
@@ -258,6 +261,7 @@ impl Queue {
         };
         let (from_ms, to_ms) = (now_ms + least_ms, now_ms + most_ms);
         let delayed = most_ms > 0;
+        message.failed_until = Some((from_ms, to_ms));
         message.state = State::Free(Free { from_ms, to_ms, delayed, came_back: true, rank });
         self.messages.push(message);
         Ok(None)

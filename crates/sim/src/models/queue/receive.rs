@@ -139,15 +139,17 @@ impl<'a> Round<'a> {
         left.find(|(message, free)| self.is_certain(message, free)).map(|(message, _)| message)
     }
 
-    /// What the rank of a lane is, at least and at most, if this message is at its head. What came back
-    /// has waited since then.
+    /// What the rank of a lane is, at least and at most, if this message is at its head. What failed has
+    /// waited since it came back.
     fn rank(&self, message: &Message, free: &Free) -> (u64, u64) {
-        let since =
-            |ms: u64| if free.came_back { ms.max(message.visible_ms) } else { message.visible_ms };
+        let visible_ms = message.visible_ms;
+        let failed_until = message.failed_until.filter(|_| free.came_back);
+        let (from_ms, to_ms) = failed_until.unwrap_or((visible_ms, visible_ms));
         let rank = |since_ms: u64| {
-            u64::from(message.priority) + self.now_ms.saturating_sub(since_ms) / AGEING_MS
+            let waited_ms = self.now_ms.saturating_sub(since_ms.max(visible_ms));
+            u64::from(message.priority) + waited_ms / AGEING_MS
         };
-        (rank(since(free.to_ms)), rank(since(free.from_ms)))
+        (rank(to_ms), rank(from_ms))
     }
 
     fn of_lane(&self, of: (u8, bool)) -> impl Iterator<Item = (&'a Message, &'a Free)> {
