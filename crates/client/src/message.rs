@@ -251,6 +251,12 @@ pub struct Message {
     /// What was last said of it by a consumer that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,
+    /// When its time comes, RFC 3339; only of one that was looked at and is delayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visible_at: Option<String>,
+    /// When its lease ends, RFC 3339; only of one that was looked at and is in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ends_at: Option<String>,
     /// What became of it before it came to a dead-letter queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<DeadLetter>,

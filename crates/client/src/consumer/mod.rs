@@ -227,7 +227,8 @@ impl Stopper {
         self.stop.cancel();
     }
 
-    /// Does not wait for handlers either: they are dropped and their messages nacked.
+    /// Does not wait for handlers either: they are dropped and their messages nacked. Nor for a receive
+    /// that is under way: what it brings comes back when its lease ends.
     ///
     /// Acks and nacks, also those that are under way, are tried for two seconds from then on. What
     /// is not settled by then comes back when its lease ends; what was done and is not known to be

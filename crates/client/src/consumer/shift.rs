@@ -135,7 +135,8 @@ where
             () = self.stopper.stop.cancelled() => {
                 tokio::select! {
                     received = timeout(self.settings.linger, receive) => received.ok(),
-                    () = self.stopper.too_late() => None,
+                    // What it brings comes back when its lease ends: the time is for what is settled.
+                    () = self.stopper.abort.cancelled() => None,
                 }
             }
         }
