@@ -11,6 +11,7 @@
 mod batch;
 pub mod body;
 pub(crate) mod depth;
+mod fields;
 pub mod idempotency;
 pub mod page;
 pub mod path;
@@ -22,6 +23,7 @@ pub(crate) use batch::{BATCH_MAX, Unread, deserialize_batch, read_batch};
 pub(crate) use body::{FromTo, parse, read_json};
 pub use body::{Json, RawBody};
 pub(crate) use depth::check_depth;
+pub(crate) use fields::Fields;
 pub use idempotency::Idempotency;
 pub use page::{Cursor, Limit};
 pub(crate) use page::{NamesQuery, Page, PageQuery, not_of_this_list, page_by_name};

@@ -162,6 +162,11 @@ async fn a_misspelt_field_is_told_before_the_one_that_it_was_meant_to_be() {
     }
     let detail = server.post("/v1/queues", "{}").await.problem(400, "invalid-body");
     assert_eq!(detail, "missing field `name`");
+    let twice = r#"{"name": "jobs", "maxBytes": 5000, "maxBytes": 6000}"#;
+    for path in ["/v1/queues", "/v1/topics/news/subscriptions"] {
+        let detail = server.post(path, twice).await.problem(400, "invalid-body");
+        assert!(detail.starts_with("duplicate field `maxBytes`"), "{detail}");
+    }
     server.stop().await;
 }
 

@@ -16,7 +16,7 @@ use super::{check_name, find, no_queue, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
 use crate::extract::{
-    Cursor, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name, read_part,
+    Cursor, Fields, Idempotency, Json, NamesQuery, Page, Path, Query, page_by_name, read_part,
 };
 use crate::problem::{Problem, ProblemKind, other_settings};
 use crate::queues::service;
@@ -80,7 +80,7 @@ impl From<ModeName> for Mode {
 
 /// A queue to be made.
 #[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", try_from = "Map<String, Value>")]
+#[serde(rename_all = "camelCase", try_from = "Fields")]
 pub(super) struct NewQueue {
     /// 1 to 80 of `A-Z a-z 0-9 . - _`
     name: String,
@@ -108,10 +108,10 @@ fn with_own_fields(why: &str, own: &[&str]) -> String {
 }
 
 /// Read in two parts: a reader of flattened fields does not know which of them was wrong.
-impl TryFrom<Map<String, Value>> for NewQueue {
+impl TryFrom<Fields> for NewQueue {
     type Error = String;
 
-    fn try_from(fields: Map<String, Value>) -> Result<NewQueue, String> {
+    fn try_from(Fields(fields): Fields) -> Result<NewQueue, String> {
         NewQueue::with_fields(fields, &["name", "mode"])
     }
 }
@@ -140,13 +140,13 @@ impl NewQueue {
 
 /// A change of a queue that is there, which may not be of everything.
 #[derive(Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Fields")]
 pub(super) struct ChangeAsked(QueueChange);
 
-impl TryFrom<Map<String, Value>> for ChangeAsked {
+impl TryFrom<Fields> for ChangeAsked {
     type Error = String;
 
-    fn try_from(fields: Map<String, Value>) -> Result<ChangeAsked, String> {
+    fn try_from(Fields(fields): Fields) -> Result<ChangeAsked, String> {
         match ["name", "mode"].into_iter().find(|field| fields.contains_key(*field)) {
             Some(field) => Err(format!("at {field}: the {field} of a queue never changes")),
             None => read_part(Value::Object(fields)).map(ChangeAsked),

@@ -8,7 +8,7 @@ use queue::{
     Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Reply, Settings, Subscribe, Topic,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::batch::BatchResults;
@@ -17,7 +17,9 @@ use super::send::{BATCH_BODY_BYTES_MAX, Batch, NewMessage, NewMessages, good_of}
 use super::{check_name_of, refused};
 use crate::app::{Edge, EdgeState};
 use crate::auth::Caller;
-use crate::extract::{Cursor, Idempotency, Json, Page, PageQuery, Path, Query, page_by_name};
+use crate::extract::{
+    Cursor, Fields, Idempotency, Json, Page, PageQuery, Path, Query, page_by_name,
+};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
@@ -113,7 +115,7 @@ struct SubscriptionView {
 
 /// A subscription to be made: a queue's name and settings, and a filter.
 #[derive(Deserialize, ToSchema)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(try_from = "Fields")]
 struct NewSubscription {
     /// Which messages; all when not given, also of a subscription that had a filter. See redrives,
     /// without what only dead letters have.
@@ -124,10 +126,10 @@ struct NewSubscription {
 }
 
 /// A reader of flattened fields does not know which there are.
-impl TryFrom<Map<String, Value>> for NewSubscription {
+impl TryFrom<Fields> for NewSubscription {
     type Error = String;
 
-    fn try_from(mut fields: Map<String, Value>) -> Result<NewSubscription, String> {
+    fn try_from(Fields(mut fields): Fields) -> Result<NewSubscription, String> {
         let filter = fields.remove("filter").filter(|filter| !filter.is_null());
         let queue = NewQueue::with_fields(fields, &["name", "filter", "mode"])?;
         Ok(NewSubscription { filter, queue })
