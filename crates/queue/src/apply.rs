@@ -376,7 +376,7 @@ impl Desk<'_, '_> {
         }
         self.end_all_bodies();
         self.disarm();
-        let Counts { totals, last_sequence, lanes, minutes, redrive, ages_last, .. } =
+        let Counts { totals, last_sequence, lanes, minutes, redrive, ages_last, holder, .. } =
             std::mem::take(self.counts);
         // Positions are never used twice, or a row would be put that is not new.
         let lanes = lanes.into_iter().map(|lane| Lane { head: lane.next, len: 0, ..lane });
@@ -390,6 +390,7 @@ impl Desk<'_, '_> {
             redrive,
             ages_last,
             ages_from,
+            holder,
             ..Counts::default()
         };
         Reply::Purged

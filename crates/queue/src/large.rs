@@ -28,7 +28,7 @@ use crate::state::{Message, Queue, key, read, row, timer};
 pub const RESERVED_MS: u64 = 60 * 60 * 1000;
 /// Of what the timer of a reservation carries: its number.
 pub(crate) const RESERVATION_TIMER: u8 = 2;
-/// Of what the timer of a purge carries: the queue's number and two sequences.
+/// Of what the timer of a purge carries: who held the bodies, and two sequences.
 pub(crate) const PURGE_TIMER: u8 = 3;
 /// Bodies that one step of a purge asks to be deleted.
 const PURGE_MAX: usize = 256;
@@ -71,8 +71,8 @@ fn reservation_key(tenant: TenantId, number: u64) -> Vec<u8> {
     key
 }
 
-pub(crate) fn held_key(tenant: TenantId, queue: u64, sequence: u64) -> Vec<u8> {
-    let mut key = key(tenant, b'o', queue);
+pub(crate) fn held_key(tenant: TenantId, holder: u64, sequence: u64) -> Vec<u8> {
+    let mut key = key(tenant, b'o', holder);
     key.put_u64(sequence);
     key
 }
@@ -124,8 +124,8 @@ pub(crate) fn purge_on(turn: &mut Turn<'_>, payload: &[u8]) {
         let bytes = payload[at * 8..].first_chunk().expect("set by this machine");
         u64::from_be_bytes(*bytes)
     };
-    let (tenant, queue, after, through) = (turn.tenant(), field(0), field(1), field(2));
-    let (from, to) = (held_key(tenant, queue, after), held_key(tenant, queue, through + 1));
+    let (tenant, holder, after, through) = (turn.tenant(), field(0), field(1), field(2));
+    let (from, to) = (held_key(tenant, holder, after), held_key(tenant, holder, through + 1));
     let found = turn.rows().scan(&Scan::between(&from, &to).limit(PURGE_MAX));
     for (key, row) in &found {
         turn.delete(key);
@@ -134,14 +134,14 @@ pub(crate) fn purge_on(turn: &mut Turn<'_>, payload: &[u8]) {
     if let Some((last, _)) = found.last().filter(|_| found.len() == PURGE_MAX) {
         let sequence = last.last_chunk().expect("as held_key puts it");
         let now_ms = turn.now_ms();
-        set_purge_timer(turn, now_ms, queue, u64::from_be_bytes(*sequence) + 1, through);
+        set_purge_timer(turn, now_ms, holder, u64::from_be_bytes(*sequence) + 1, through);
     }
 }
 
-fn set_purge_timer(turn: &mut Turn<'_>, at_ms: u64, queue: u64, from: u64, through: u64) {
+fn set_purge_timer(turn: &mut Turn<'_>, at_ms: u64, holder: u64, from: u64, through: u64) {
     let mut payload = Vec::with_capacity(25);
     payload.put_u8(PURGE_TIMER);
-    for field in [queue, from, through] {
+    for field in [holder, from, through] {
         payload.put_u64(field);
     }
     turn.set_timer(at_ms, payload);
@@ -158,10 +158,14 @@ impl Desk<'_, '_> {
         take_reservation(self.turn, body.number).is_some()
     }
 
+    fn holder(&self) -> u64 {
+        self.counts.holder_of(self.number())
+    }
+
     /// The queue holds the body of a message that has come to it, if it lies in the archive.
     pub(crate) fn hold_body(&mut self, message: &Message) {
         if let Some(body) = ArchivedBody::of(&message.parcel) {
-            let key = held_key(self.tenant(), self.number(), message.head.sequence);
+            let key = held_key(self.tenant(), self.holder(), message.head.sequence);
             self.turn.put_new(key, row(&body));
             self.counts.archived += 1;
         }
@@ -170,7 +174,7 @@ impl Desk<'_, '_> {
     /// The same for one that has come back.
     pub(crate) fn hold_body_again(&mut self, message: &Message) {
         if let Some(body) = ArchivedBody::of(&message.parcel) {
-            let key = held_key(self.tenant(), self.number(), message.head.sequence);
+            let key = held_key(self.tenant(), self.holder(), message.head.sequence);
             self.turn.put(key, row(&body));
             self.counts.archived += 1;
         }
@@ -179,7 +183,7 @@ impl Desk<'_, '_> {
     /// A message goes to another queue, and its body with it.
     pub(crate) fn pass_body_on(&mut self, message: &Message) -> Option<ArchivedBody> {
         let body = ArchivedBody::of(&message.parcel)?;
-        self.turn.delete(&held_key(self.tenant(), self.number(), message.head.sequence));
+        self.turn.delete(&held_key(self.tenant(), self.holder(), message.head.sequence));
         self.counts.archived -= 1;
         Some(body)
     }
@@ -198,10 +202,11 @@ impl Desk<'_, '_> {
 
     /// All messages of the queue are gone; what they held goes little by little.
     pub(crate) fn end_all_bodies(&mut self) {
-        let held = Scan::prefix(&key(self.tenant(), b'o', self.number())).limit(1);
+        let holder = self.holder();
+        let held = Scan::prefix(&key(self.tenant(), b'o', holder)).limit(1);
         if !self.turn.rows().scan(&held).is_empty() {
-            let (now_ms, queue) = (self.turn.now_ms(), self.number());
-            set_purge_timer(self.turn, now_ms, queue, 0, self.counts.last_sequence);
+            set_purge_timer(self.turn, self.turn.now_ms(), holder, 0, self.counts.last_sequence);
+            self.counts.holder = self.turn.unique();
         }
     }
 }

@@ -183,7 +183,9 @@ pub(crate) fn oldest_visible_ms(
 /// Whether a queue has the body of this message, which lies in the archive.
 #[must_use]
 pub fn holds_body(rows: &impl ReadRows, tenant: TenantId, queue: u64, sequence: u64) -> bool {
-    rows.get(&held_key(tenant, queue, sequence)).is_some()
+    let Some(counts) = rows.get(&key(tenant, b'c', queue)) else { return false };
+    let holder = Counts::decode(&counts).holder_of(queue);
+    rows.get(&held_key(tenant, holder, sequence)).is_some()
 }
 
 /// Which messages to look at.

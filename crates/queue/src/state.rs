@@ -16,7 +16,7 @@
 //!   'u'   topic                               the sequence of its last message
 //!   'r'   queue, job                          Job: messages that are moved to another queue
 //!   'b'   number                              a body that is reserved in the archive
-//!   'o'   queue, sequence                     where the body of that message lies in the archive
+//!   'o'   holder, sequence                    where the body of that message lies in the archive
 //! ```
 //!
 //! A queue is its number from 'c' on: eight bytes, never used again, so that nothing of a deleted
@@ -138,6 +138,9 @@ pub struct Counts {
     pub full: bool,
     /// A bit for each priority: the next turn is that of its new messages, not of those that came back.
     pub(crate) turns_of_new: u16,
+    /// Bodies in the archive are held under this number, and under another after each purge: what comes
+    /// back while those of before are deleted is not among them. 0 stands for the queue's own.
+    pub(crate) holder: u64,
 }
 
 /// What rates are told over: the last minute that is over, and this one.
@@ -145,16 +148,17 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Counts {
     pub(crate) fn encode(&self) -> Bytes {
-        versioned_as(4, self).into()
+        versioned_as(5, self).into()
     }
 
-    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last five
-    /// fields, version 3 the last.
+    /// Reads a row of this machine's. No release has written version 1; version 2 lacks the last six
+    /// fields, version 3 the last two, version 4 the last.
     pub(crate) fn decode(row: &[u8]) -> Counts {
         let newest = match row {
-            [2, body @ ..] => &[body, &[0; 5]].concat(),
-            [3, body @ ..] => &[body, &[0]].concat(),
-            [4, body @ ..] => body,
+            [2, body @ ..] => &[body, &[0; 6]].concat(),
+            [3, body @ ..] => &[body, &[0; 2]].concat(),
+            [4, body @ ..] => &[body, &[0]].concat(),
+            [5, body @ ..] => body,
             _ => panic!("counts of a version that this binary cannot read"),
         };
         unpack("counts of a queue", newest).expect("rows are this machine's alone")
@@ -180,6 +184,11 @@ impl Counts {
             acked: rate(self.totals.acked, then.acked),
             failed: rate(self.totals.failed, then.failed),
         }
+    }
+
+    /// Under which number the bodies of a queue with this number are held.
+    pub(crate) fn holder_of(&self, queue: u64) -> u64 {
+        if self.holder == 0 { queue } else { self.holder }
     }
 
     /// Whether a lane goes before the other of its priority.

@@ -7,7 +7,7 @@ const DEAD: &str = "dead";
 const LARGE: u64 = 300 << 10;
 
 impl Bench {
-    fn reserve_in(&mut self, queue: &str, bytes: u64) -> ArchivedBody {
+    pub(super) fn reserve_in(&mut self, queue: &str, bytes: u64) -> ArchivedBody {
         let reserve = ReserveBody { queue: queue.into(), sha256: [9; 32], bytes };
         match self.apply(&Command::ReserveBody(reserve)) {
             Reply::BodyReserved(body) => body,
@@ -27,7 +27,7 @@ impl Bench {
     }
 
     /// What is to be deleted, in the order of asking.
-    fn asked(&self) -> Vec<ArchivedBody> {
+    pub(super) fn asked(&self) -> Vec<ArchivedBody> {
         let body = |effect: kernel::machine::Effect| match QueueEffect::decode(&effect.payload) {
             Ok(QueueEffect::DeleteBody(body)) => body,
             Err(error) => panic!("{error}"),
@@ -40,7 +40,7 @@ impl Bench {
     }
 }
 
-fn with_body(message: NewMessage, body: &ArchivedBody) -> NewMessage {
+pub(super) fn with_body(message: NewMessage, body: &ArchivedBody) -> NewMessage {
     let parcel = Parcel::new(Body::Text(String::new())).encode_archived(body);
     NewMessage { parcel, ..message }
 }
@@ -302,10 +302,13 @@ fn settings_with_large_bodies_are_as_they_always_lay_in_rows() {
 #[test]
 fn counts_have_their_bytes_and_bodies_are_counted() {
     let counts = Counts { visible: 1, archived: 300, ..Counts::default() };
-    let counts = Counts { turns_of_new: 3, ..counts };
-    let golden = [&[4, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0, 3]].concat();
+    let counts = Counts { turns_of_new: 3, holder: 7, ..counts };
+    let golden = [&[5, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0, 3, 7]].concat();
     assert_eq!(counts.encode(), golden);
     assert_eq!(Counts::decode(&golden), counts);
+    let counts = Counts { holder: 0, ..counts };
+    let before_holders = [&[4, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0, 3]].concat();
+    assert_eq!(Counts::decode(&before_holders), counts);
     let counts = Counts { turns_of_new: 0, ..counts };
     let before_turns = [&[3, 1][..], &[0; 33], &[0xac, 2, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(Counts::decode(&before_turns), counts);
