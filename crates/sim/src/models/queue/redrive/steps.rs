@@ -41,7 +41,11 @@ impl Queue {
     /// Whether nobody can say what a step finds: `came` so many messages come at the same time.
     fn is_step_vague(&self, job: &Job, (now_ms, step): (u64, u64), came: usize) -> bool {
         let (budget, _) = job.pace(now_ms);
-        let tight = self.ahead(job).len() + came >= job.rows_max(budget);
+        let ahead = self.ahead(job);
+        let goes = |m: &&&Message| m.sequence <= job.last_sequence && job.target(self, m).is_some();
+        // Whether something is left behind what it takes says whether it is at its end.
+        let used_up = ahead.iter().filter(goes).count() >= budget;
+        let tight = used_up || ahead.len() + came >= job.rows_max(budget);
         let fifo = self.is_fifo();
         let is_vague = |message: &&Message| {
             let Some(free) = message.free() else { return false };
@@ -121,7 +125,7 @@ impl Queue {
 
     /// What a step may have moved, if nobody can say what it found.
     fn may_go(&self, job: &Job, now_ms: u64) -> Vec<(Message, String)> {
-        let lies = |free: &Free| self.is_fifo() || !free.delayed || free.from_ms <= now_ms;
+        let lies = |free: &Free| !free.delayed || free.from_ms <= now_ms;
         let may = self.messages.iter().filter(|message| {
             let left_alone = message.sequence > job.last_sequence || self.is_old(message, now_ms);
             !left_alone && message.free().is_some_and(lies)
