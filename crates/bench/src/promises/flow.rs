@@ -20,6 +20,8 @@ const BATCH: usize = 10;
 pub(super) struct Moved {
     pub(super) published: Cell<u64>,
     pub(super) acked: Cell<u64>,
+    /// The next message's number: no two that lie side by side are alike.
+    next: Cell<u64>,
     done: Cell<bool>,
 }
 
@@ -52,7 +54,9 @@ async fn produce(
             due += between;
             tokio::time::sleep_until(due.into()).await;
         }
-        let bodies: Vec<String> = (0..BATCH as u64).map(|number| body(number, BYTES)).collect();
+        let first = moved.next.get();
+        moved.next.set(first + BATCH as u64);
+        let bodies: Vec<String> = (first..moved.next.get()).map(|n| body(n, BYTES)).collect();
         producer.publish(&bodies).await?;
         moved.published.set(moved.published.get() + BATCH as u64);
     }

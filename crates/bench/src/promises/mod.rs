@@ -7,8 +7,10 @@
 //! | `neighbour` | one tenant publishes as fast as it can: what another feels of it |
 //! | `soak` | half an hour at half of what is possible: everything stays as it was |
 //! | `flow` | publishing and consuming side by side, as fast as it goes or at a rate |
+//! | `due` | messages that are published when they are due |
 
 mod backlog;
+mod due;
 mod flow;
 mod neighbour;
 mod soak;

@@ -1,16 +1,18 @@
 //! What a tenant with a light load feels of another that publishes as fast as it can.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
-use tokio::task::{JoinSet, LocalSet};
+use anyhow::{Result, anyhow};
+use tokio::task::LocalSet;
 
+use super::due::publish_when_due;
 use crate::proc::Setup;
 use crate::queue::peer::{Producer, body};
 use crate::queue::stampede::Stampede;
 use crate::server::binary;
-use crate::stats::{median, micros, percentile, short};
+use crate::stats::{median, percentile, short};
 use crate::table::{Figure, Line, Target};
 
 /// Queues of the light tenant: enough that every shard has some.
@@ -22,60 +24,40 @@ fn queue(number: u64) -> String {
     format!("q{number}")
 }
 
-/// Publishes one message after another when they are due, and gives p99 in microseconds, counted
-/// from when they were due.
+/// p99 of the light load in microseconds, counted from when each message was due.
 async fn light_load(ours: &Stampede, headers: &str, lasts: Duration) -> Result<f64> {
-    let began = Instant::now();
-    let mut calls = JoinSet::new();
-    let mut idle = Vec::new();
-    let mut taken = Vec::new();
-    let mut due = began;
-    for number in 0.. {
-        due += Duration::from_secs(1) / PER_SECOND;
-        if due > began + lasts {
-            break;
-        }
-        tokio::time::sleep_until(due.into()).await;
-        while let Some(ended) = calls.try_join_next() {
-            let (conn, took) = ended.context("a call panicked")??;
-            idle.push(conn);
-            taken.push(took);
-        }
-        let mut conn = match idle.pop() {
-            Some(conn) => conn,
-            None => ours.conn_of(headers, "", 1).await?,
-        };
-        conn.turn_to(&queue(number % QUEUES));
-        calls.spawn_local(async move {
-            conn.publish(&[body(number, 1024)]).await?;
-            anyhow::Ok((conn, micros(due.elapsed())))
-        });
-    }
-    while let Some(ended) = calls.join_next().await {
-        taken.push(ended.context("a call panicked")??.1);
-    }
+    let message = |number, _| (queue(number % QUEUES), body(number, 1024));
+    let mut taken = publish_when_due(ours, headers, PER_SECOND, lasts, message).await?;
     Ok(f64::from(percentile(&mut taken, 990)))
 }
 
-/// Publishes over one connection as fast as it goes until it is told to stop: messages published.
-async fn flood_one(ours: &Stampede, queue: &str, done: &AtomicBool) -> Result<u64> {
+/// Publishes over one connection as fast as it goes until it is told to stop. `begun` counts the
+/// messages of all connections.
+async fn flood_one(
+    ours: &Stampede,
+    queue: &str,
+    begun: &Cell<u64>,
+    done: &AtomicBool,
+) -> Result<()> {
     let mut conn = ours.conn(queue, 10).await?;
-    let bodies: Vec<String> = (0..10).map(|number| body(number, 1024)).collect();
-    let mut published = 0;
     while !done.load(Ordering::Relaxed) {
+        let first = begun.get();
+        begun.set(first + 10);
+        let bodies: Vec<String> = (first..first + 10).map(|number| body(number, 1024)).collect();
         conn.publish(&bodies).await?;
-        published += bodies.len() as u64;
     }
-    Ok(published)
+    Ok(())
 }
 
-/// Publishes as fast as it goes, in a thread of its own: whoever measures is not in its way.
+/// Publishes as fast as it goes, in a thread of its own: whoever measures is not in its way. Gives
+/// how many messages.
 fn flood(ours: &Stampede, connections: usize, done: &AtomicBool) -> Result<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let queues: Vec<String> = (0..connections as u64).map(|n| queue(n % QUEUES)).collect();
-    let all = queues.iter().map(|queue| flood_one(ours, queue, done));
-    let published = runtime.block_on(futures_util::future::try_join_all(all))?;
-    Ok(published.into_iter().sum())
+    let begun = Cell::new(0);
+    let all = queues.iter().map(|queue| flood_one(ours, queue, &begun, done));
+    runtime.block_on(futures_util::future::try_join_all(all))?;
+    Ok(begun.get())
 }
 
 /// p99 of the light load beside a flood, and how many messages a second the flood was.

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::proc::Setup;
+use crate::stats::Scramble;
 
 /// An answer that comes later. One thread asks all questions, so nothing need be `Send`.
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
@@ -88,22 +90,30 @@ pub(crate) fn body(number: u64, bytes: usize) -> String {
     let mut body = String::with_capacity(bytes.max(DIGITS));
     // Writing to a string does not fail.
     let _ = write!(body, "{number:0DIGITS$x}");
-    for_each_dots(bytes.saturating_sub(DIGITS), |dots| body.push_str(dots));
+    for_each_piece(number, bytes.saturating_sub(DIGITS), |piece| body.push_str(piece));
     body
 }
 
-/// So many dots, in pieces: what all drivers do for every message shall cost next to nothing.
-fn for_each_dots(mut count: usize, mut each: impl FnMut(&str)) {
-    const DOTS: &str = match std::str::from_utf8(&[b'.'; 1024]) {
-        Ok(dots) => dots,
-        Err(_) => unreachable!(),
-    };
+/// What is behind the digits of a message, in pieces: what all drivers do for every message shall
+/// cost next to nothing.
+fn for_each_piece(number: u64, mut count: usize, mut each: impl FnMut(&str)) {
+    let start = number.wrapping_mul(count as u64) % NOISE.len() as u64;
+    let mut start = usize::try_from(start).expect("it is within the text");
     while count > 0 {
-        let piece = count.min(DOTS.len());
-        each(&DOTS[..piece]);
-        count -= piece;
+        let end = NOISE.len().min(start + count);
+        each(&NOISE[start..end]);
+        count -= end - start;
+        start = 0;
     }
 }
+
+/// Text that cannot be compressed, and is not repeated within what compressors look at: who keeps
+/// bodies as they are and who compresses them have the same to write.
+static NOISE: LazyLock<String> = LazyLock::new(|| {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut random = Scramble(1);
+    (0..1 << 20).map(|_| char::from(LETTERS[(random.next() % 64) as usize])).collect()
+});
 
 impl Received {
     pub(crate) fn new(body: &[u8], handle: impl Into<String>) -> Result<Received> {
@@ -111,9 +121,9 @@ impl Received {
         let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let number = number.context("a message that nobody sent")?;
         let (mut rest, mut whole) = (&body[DIGITS..], true);
-        for_each_dots(rest.len(), |dots| {
-            let (piece, more) = rest.split_at(dots.len());
-            whole &= piece == dots.as_bytes();
+        for_each_piece(number, rest.len(), |piece| {
+            let (found, more) = rest.split_at(piece.len());
+            whole &= found == piece.as_bytes();
             rest = more;
         });
         ensure!(whole, "message {number} is damaged");
@@ -123,14 +133,25 @@ impl Received {
 
 #[cfg(test)]
 mod tests {
-    use super::{Received, body};
+    use super::{NOISE, Received, body};
 
     #[test]
     fn a_message_carries_its_number() {
-        let text = body(77, 100);
-        assert_eq!(text.len(), 100);
-        assert_eq!(Received::new(text.as_bytes(), "").unwrap().number, 77);
+        for (number, bytes) in [(77, 100), (1 << 40, 1024), (3, 3 * NOISE.len()), (5, 16)] {
+            let text = body(number, bytes);
+            assert_eq!(text.len(), bytes);
+            assert_eq!(Received::new(text.as_bytes(), "").unwrap().number, number);
+        }
         assert!(Received::new(b"hello", "").is_err());
-        assert!(Received::new(text.replace('.', ",").as_bytes(), "").is_err());
+        let mut other = body(77, 100);
+        other.replace_range(99.., ".");
+        assert!(Received::new(other.as_bytes(), "").is_err());
+    }
+
+    #[test]
+    fn messages_do_not_get_smaller_by_compression() {
+        let many: String = (0..1000).map(|number| body(number, 1024)).collect();
+        let compressed = lz4_flex::compress(many.as_bytes());
+        assert!(compressed.len() * 100 > many.len() * 97, "{} of {}", compressed.len(), many.len());
     }
 }

@@ -202,7 +202,7 @@ fn check(answer: &[u8], count: usize) -> Result<()> {
 impl Producer for Conn {
     fn publish<'a>(&'a mut self, bodies: &'a [String]) -> Later<'a, ()> {
         Box::pin(async move {
-            // Bodies are digits and dots, which JSON takes as they are.
+            // Bodies are letters and digits, which JSON takes as they are.
             self.body.clear();
             if let [body] = bodies {
                 self.body.extend(["{\"body\":\"", body, "\"}"]);
