@@ -604,18 +604,25 @@ impl Desk<'_, '_> {
         let receives = message.receives();
         let Message { head, parcel, .. } = message;
         let moved_ms = self.turn.now_ms();
-        let first_death = || Story {
-            queue: self.name.to_owned(),
-            id: head.id,
-            receives,
-            first_failed_ms: head.first_failed_ms,
-            last_failed_ms: head.last_failed_ms,
-            reason: head.reason,
-            moved_ms,
-            group: head.group,
+        let story = match head.story {
+            None => Story {
+                queue: self.name.to_owned(),
+                id: head.id,
+                receives,
+                first_failed_ms: head.first_failed_ms,
+                last_failed_ms: head.last_failed_ms,
+                reason: head.reason,
+                moved_ms,
+                group: head.group,
+            },
+            // A letter that dies again keeps where it died first, and how often it was received there.
+            Some(story) => Story {
+                last_failed_ms: head.last_failed_ms,
+                reason: head.reason.or(story.reason),
+                moved_ms,
+                ..story
+            },
         };
-        // A letter that dies again keeps the story of its first death.
-        let story = head.story.map_or_else(first_death, |story| Story { moved_ms, ..story });
         let to = place(self.tenant(), &queue);
         let mode = self.settings().mode;
         let (sent_ms, priority) = (head.sent_ms, head.priority);

@@ -70,7 +70,8 @@ pub use receipt::Receipt;
 pub use redrive::{Job, JobState, job, jobs};
 pub use state::{Counts, Described, MessageId, Rates, Totals, message_bytes};
 pub use topic::{
-    FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Topic, topic, topic_names, topic_place, topic_row,
+    FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, SUBSCRIPTIONS_MAX, Topic, topic, topic_names,
+    topic_place, topic_row,
 };
 
 use kernel::MachineId;

@@ -24,7 +24,7 @@ use crate::query::place;
 use crate::state::{MessageId, key, read, row};
 
 /// Subscriptions of a topic: each is a letter for each message.
-const SUBSCRIPTIONS_MAX: usize = 100;
+pub const SUBSCRIPTIONS_MAX: usize = 100;
 /// Letters of one publish, and their bytes: one message of any size always fits, and no command
 /// makes more than a shard can take in one entry.
 pub const FAN_OUT_LETTERS_MAX: usize = 4096;

@@ -48,3 +48,30 @@ fn dead_letter_keeps_its_priority_and_tells_its_group_where_there_are_none() {
     let told = dead.story.and_then(|story| story.group);
     assert_eq!((dead.group, told.as_deref()), (None, Some("g")));
 }
+
+#[test]
+fn what_dies_again_tells_where_it_died_first_and_what_was_said_last() {
+    let mut settings = Settings::usual(Mode::Standard);
+    settings.max_receive_count = Some(1);
+    settings.dead_letter_queue = Some("dead".into());
+    let mut bench = bench(settings.clone());
+    settings.dead_letter_queue = Some("deader".into());
+    bench.create("dead", settings);
+    bench.send_all(vec![new("a")]);
+    let first = bench.receive(1).remove(0);
+    bench.nack(first.receipt, None);
+    bench.advance(5000);
+    let again = bench.receive_from("dead", 1).remove(0);
+    let nack = Nack {
+        queue: "dead".into(),
+        receipts: vec![again.receipt],
+        delay_ms: None,
+        reason: Some("worse".into()),
+    };
+    assert_eq!(bench.settled(&Command::Nack(nack)), [Settled::Done]);
+    let story = bench.receive_from("deader", 1).remove(0).story.expect("it died twice");
+    assert_eq!((&*story.queue, story.id, story.receives), (JOBS, first.id, 1));
+    assert_eq!(story.reason.as_deref(), Some("worse"));
+    let times = (story.first_failed_ms, story.last_failed_ms, story.moved_ms);
+    assert_eq!(times, (START_MS, START_MS + 5000, START_MS + 5000));
+}

@@ -298,11 +298,12 @@ impl Queue {
             receives: message.receives,
             first_failed_ms: message.first_failed_ms.expect("it has just failed"),
             last_failed_ms: now_ms,
-            reason: message.reason,
+            reason: None,
             moved_ms: now_ms,
             group: message.group,
         });
-        let story = Story { moved_ms: now_ms, ..story };
+        let reason = message.reason.or(story.reason);
+        let story = Story { last_failed_ms: now_ms, reason, moved_ms: now_ms, ..story };
         let (mode, sent_ms, priority) = (self.settings.mode, message.sent_ms, message.priority);
         DeadLetter { queue, mode, story, sent_ms, priority, parcel: message.parcel }
     }
