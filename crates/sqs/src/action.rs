@@ -32,6 +32,10 @@ macro_rules! actions {
             }
 
             pub(crate) fn read(self, json: &[u8]) -> serde_json::Result<Action> {
+                // A list would be read as the fields, one after the other.
+                if json.trim_ascii_start().first() == Some(&b'[') {
+                    return Err(serde::de::Error::custom("the body is an array, not an object"));
+                }
                 match self {
                     $(ActionName::$name => serde_json::from_slice(json).map(Action::$name),)+
                 }

@@ -162,3 +162,9 @@ fn malformed_queries_are_refused() {
     let nested = "Action=SendMessage&MessageBody.1=x";
     check(nested, ErrorKind::InvalidParameterValue);
 }
+
+#[test]
+fn a_body_that_is_an_array_is_no_object_with_its_fields_in_order() {
+    let refused = json("AmazonSQS.CreateQueue", r#" ["jobs", null, null]"#).expect_err("refused");
+    assert_eq!(refused.kind, ErrorKind::MalformedInput);
+}
