@@ -104,7 +104,7 @@ impl Queue {
     /// # Errors
     /// What befalls the whole request; see [`Queue::ack`] for each.
     pub async fn ack_batch(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        self.settle_batch(handles, |handles| self.ack_call(handles)).await
+        self.settle_batch(handles, |handles| self.handles_call("ack", handles)).await
     }
 
     /// The leases of many last `visibility` from now, in whole seconds.
@@ -125,17 +125,18 @@ impl Queue {
         self.settle_batch(handles, call).await
     }
 
-    /// Gives messages back that nobody began to work on: the next receive gets them.
+    /// Gives messages back that nobody began to work on: the next receive gets them, and they do not count
+    /// as received.
     ///
     /// # Errors
     /// As [`Queue::ack_batch`].
     pub async fn give_back(&self, handles: &[String]) -> Result<Vec<Result<(), Error>>, Error> {
-        self.extend_batch(handles, Duration::ZERO).await
+        self.settle_batch(handles, |handles| self.handles_call("release", handles)).await
     }
 
-    fn ack_call(&self, handles: &[&str]) -> Result<Call, Error> {
+    fn handles_call(&self, verb: &str, handles: &[&str]) -> Result<Call, Error> {
         let ask = json!({"receiptHandles": handles});
-        Ok(self.messages(Method::POST).verb("ack").json(&ask)?.settling())
+        Ok(self.messages(Method::POST).verb(verb).json(&ask)?.settling())
     }
 
     /// Tries once, for so long, to ack many; there is a result for each.
@@ -144,7 +145,7 @@ impl Queue {
         handles: &[&str],
         limit: Duration,
     ) -> Vec<Result<(), Error>> {
-        let answer: Result<Results<Settled>, Error> = match self.ack_call(handles) {
+        let answer: Result<Results<Settled>, Error> = match self.handles_call("ack", handles) {
             Ok(call) => self.client.call(call.once(limit)).await,
             Err(error) => Err(error),
         };

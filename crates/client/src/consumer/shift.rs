@@ -70,7 +70,10 @@ where
         let mut in_groups = true;
         while let Some(places) = self.free_places().await {
             while jobs.try_join_next().is_some() {}
-            let messages = match self.receive(if in_groups { 1 } else { places.len() }).await {
+            let max = if in_groups { 1 } else { places.len() };
+            // Whether there is such a queue is to be known at once, not when a message comes.
+            let wait = if connected { self.settings.wait } else { Duration::ZERO };
+            let messages = match self.receive(max, wait).await {
                 None => return Ok(()),
                 Some(Ok(messages)) => messages,
                 Some(Err(error)) if error.is_passing() && connected => {
@@ -123,9 +126,9 @@ where
         Some(std::iter::once(first).chain(others).collect())
     }
 
-    async fn receive(&self, max: usize) -> Option<Result<Vec<Message>, Error>> {
+    async fn receive(&self, max: usize, wait: Duration) -> Option<Result<Vec<Message>, Error>> {
         let max = u16::try_from(max).unwrap_or(RECEIVE_MAX);
-        let wait = if self.settings.until_empty { Duration::ZERO } else { self.settings.wait };
+        let wait = if self.settings.until_empty { Duration::ZERO } else { wait };
         let ask = Receive::up_to(max).wait(wait).visibility(self.settings.visibility);
         let receive = self.settings.queue.receive(ask);
         tokio::pin!(receive);

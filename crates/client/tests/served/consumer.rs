@@ -7,10 +7,12 @@ use std::time::Duration;
 use client::{
     Client, Delivery, NewQueue, Outgoing, PeekState, Queue, QueueSettings, Receive, Retry, Stopper,
 };
+use serde_json::json;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::harness::{Cut, HANG, Proxy, Server};
+use crate::stub::{Say, Stub, settled};
 
 pub(crate) async fn eventually<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("it happens")
@@ -266,7 +268,7 @@ async fn what_a_receive_brings_after_the_stop_is_given_back() {
     let summary = eventually(consumer.ended()).await.expect("it ends well");
     assert_eq!((summary.done, summary.given_back), (0, 1));
     let got = queue.receive(Receive::up_to(10)).await.expect("received");
-    assert_eq!((got.len(), got[0].receive_count), (1, 2));
+    assert_eq!((got.len(), got[0].receive_count), (1, 1), "it was not begun");
     server.stop().await;
 }
 
@@ -297,6 +299,49 @@ async fn a_server_that_is_away_is_waited_for_unless_it_must_be_there() {
             Ok(summary) => assert_eq!((must_connect, summary.done), (false, 1)),
         }
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_consumer_that_must_connect_has_connected_when_it_was_answered_once() {
+    let mut receives = 0;
+    let stub = Stub::start(move |asked, _| {
+        receives += u32::from(asked.verb == "receive");
+        match (asked.verb.as_str(), receives) {
+            ("receive", 1) => Say::Answer(200, json!({"messages": []})),
+            ("receive", 2) => Say::Nothing,
+            ("receive", 3) => Say::Message("a"),
+            ("receive", _) => Say::Never,
+            _ => settled(asked),
+        }
+    });
+    let stub = stub.await;
+    let handler = |_: Delivery| async { Ok::<(), String>(()) };
+    let builder = stub.client().queue("jobs").consumer().must_connect();
+    let consumer = builder.linger(Duration::ZERO).start(handler);
+    stub.until_asked("ack", "a").await;
+    let waits: Vec<u64> = stub.seen().iter().filter_map(|asked| asked.wait).collect();
+    assert_eq!((waits[0], waits[1] > 0), (0, true), "it is known at once, and then waited for");
+    assert_eq!(eventually(consumer.shutdown()).await.expect("it ends well").done, 1);
+}
+
+#[tokio::test]
+async fn what_a_consumer_gives_back_unbegun_does_not_count_as_received() {
+    let server = Server::start().await;
+    let client = server.client();
+    let settings = QueueSettings {
+        max_receive_count: Some(1),
+        dead_letter_queue: Some("dead".to_owned()),
+        ..QueueSettings::default()
+    };
+    client.queues().create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
+    let queue = client.queue("jobs");
+    send(&queue, 1).await;
+    let held = queue.receive(Receive::default()).await.expect("received").remove(0);
+    let given = queue.give_back(&[held.receipt_handle]).await.expect("answered");
+    assert!(given[0].is_ok());
+    let again = queue.receive(Receive::default()).await.expect("received").remove(0);
+    assert_eq!(again.receive_count, 1);
     server.stop().await;
 }
 

@@ -302,7 +302,7 @@ async fn abort_waits_no_longer_for_what_is_given_back() {
     let builder = stub.client().queue("jobs").consumer().stopper(stopper.clone()).grace(None);
     let consumer =
         builder.linger(LONG).start(|_: Delivery| std::future::ready(Ok::<(), String>(())));
-    stub.until_asked("change-visibility", "a").await;
+    stub.until_asked("release", "a").await;
     stopper.abort();
     let summary = eventually(consumer.ended()).await.expect("it ends well");
     assert_eq!((summary.done, summary.given_back), (0, 1));

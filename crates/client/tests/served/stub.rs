@@ -15,10 +15,12 @@ use crate::harness::{HANG, quick};
 /// What a consumer asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// `receive`, `ack`, `nack`, `change-visibility`.
+    /// `receive`, `ack`, `nack`, `change-visibility`, `release`.
     pub(crate) verb: String,
     /// Of messages that it is about.
     pub(crate) handles: Vec<String>,
+    /// For so many seconds, if it is a receive.
+    pub(crate) wait: Option<u64>,
 }
 
 impl Asked {
@@ -189,7 +191,7 @@ fn parse(text: &[u8]) -> Option<Asked> {
         (None, Some((_, handle))) => vec![handle.to_owned()],
         (None, None) => Vec::new(),
     };
-    Some(Asked { verb: verb.to_owned(), handles })
+    Some(Asked { verb: verb.to_owned(), handles, wait: ask["waitSeconds"].as_u64() })
 }
 
 fn message(handle: &str) -> Value {

@@ -100,7 +100,7 @@ impl Caller {
         let auth = &ctx.edge().auth;
         let known = match key {
             Some(key) => auth.holder_of(key, ctx.conn()).await?,
-            None => auth.developer(named_tenant(headers)?).await?,
+            None => auth.developer(headers, named_tenant(headers)?).await?,
         };
         admit(ctx, known, headers)
     }
@@ -120,7 +120,11 @@ impl FromRequestParts<Ctx> for Caller {
             return Err(unauthenticated("a key or token is needed: Authorization: Bearer …"));
         };
         let mut caller = admit(ctx, known, &parts.headers)?;
-        check_access(&mut caller, ctx.route().doc.access)?;
+        let doc = &ctx.route().doc;
+        check_access(&mut caller, doc.access)?;
+        if doc.parameters.is_empty() && parts.uri.query().is_some_and(|query| !query.is_empty()) {
+            return Err(ProblemKind::InvalidParameter.because("this call takes no query"));
+        }
         Ok(caller)
     }
 }

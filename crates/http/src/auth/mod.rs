@@ -23,6 +23,7 @@ mod allowance;
 mod bootstrap;
 mod cache;
 mod caller;
+mod nearby;
 mod queue_rate;
 mod quota;
 mod secret;
@@ -51,6 +52,7 @@ pub use tenant::JwksFiles;
 pub(crate) use tenant::Tenant;
 
 use cache::Cache;
+use nearby::check_nearby;
 use queue_rate::QueueRates;
 use shopper::{TOKEN_BYTES_MAX, TokenError};
 use tenant::TenantBoard;
@@ -244,7 +246,7 @@ impl Auth {
     ) -> Result<Option<Arc<Known>>, Problem> {
         let named = named_tenant(headers)?;
         let Some(token) = bearer(headers)? else {
-            return if dev { self.developer(named).await.map(Some) } else { Ok(None) };
+            return if dev { self.developer(headers, named).await.map(Some) } else { Ok(None) };
         };
         self.remembered(token, named, conn).await.map(Some)
     }
@@ -364,7 +366,12 @@ impl Auth {
     }
 
     /// Whoever shows nothing in `--dev` is of the tenant they name.
-    async fn developer(&self, named: Option<&str>) -> Result<Arc<Known>, Problem> {
+    async fn developer(
+        &self,
+        headers: &HeaderMap,
+        named: Option<&str>,
+    ) -> Result<Arc<Known>, Problem> {
+        check_nearby(headers)?;
         let tenant = match named {
             Some(name) => self.tenant_named(name).await?,
             None => self.tenant(tenants::DEFAULT_TENANT).await?,

@@ -25,8 +25,8 @@ async fn a_verb_that_there_is_not_is_told_as_such() {
     let (server, _) = Server::start_product(1).await;
     let detail = server.post("/v1/queues/jobs:purg", "").await.problem(405, "method-not-allowed");
     assert!(detail.contains(r#"it has no verb "purg" (there are purge, redrive), so"#), "{detail}");
-    let all = "ack, batch, change-visibility, nack, receive";
-    let settling = "ack, change-visibility, nack";
+    let all = "ack, batch, change-visibility, nack, receive, release";
+    let settling = "ack, change-visibility, nack, release";
     for (path, expect) in [
         ("messages:recieve", format!(r#"it has no verb "recieve" (there are {all})"#)),
         ("messages/handle:akc", format!(r#"it has no verb "akc" (there are {settling})"#)),

@@ -521,8 +521,12 @@ async fn who_asks_for_the_head_of_a_receive_takes_nothing() {
 #[tokio::test]
 async fn by_hand_with_curl() {
     let (server, _) = Server::start_product(1).await;
-    let put = server.send("PUT", "/q/jobs", "", "hello\n").await;
-    assert_eq!(Server::ok(&put, 202)["sequence"], 1);
+    for _ in 0..2 {
+        let put = server.send("PUT", "/q/jobs", "idempotency-key: k\r\n", "hello\n").await;
+        assert_eq!(Server::ok(&put, 202)["sequence"], 1);
+    }
+    let asked = server.send("PUT", "/q/jobs?delaySeconds=60", "", "hello").await;
+    assert_eq!(asked.problem(400, "invalid-parameter"), "this call takes no query");
     let mut binary = b"PUT /q/jobs HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
         content-length: 2\r\n\r\n"
         .to_vec();

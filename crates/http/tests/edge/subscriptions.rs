@@ -107,3 +107,17 @@ async fn a_subscription_that_is_asked_for_twice_under_one_key_is_answered_the_sa
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_subscription_that_a_topic_has_no_room_for_makes_no_queue() {
+    let server = with_topic().await;
+    for n in 0..100 {
+        Server::ok(&server.subscribe(json!({"name": format!("s{n}")})).await, 201);
+    }
+    let refused = server.subscribe(json!({"name": "s100", "retentionSeconds": 60})).await;
+    refused.problem(422, "unprocessable");
+    server.get("/v1/queues/s100").await.problem(404, "not-found");
+    let again = server.subscribe(json!({"name": "s99", "filter": {"kind": ["mail"]}})).await;
+    Server::ok(&again, 200);
+    server.stop().await;
+}

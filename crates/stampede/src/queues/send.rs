@@ -104,6 +104,10 @@ impl MessageFlags {
         self.file.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
+    fn input_name(&self) -> String {
+        self.path().map_or("stdin".into(), Path::to_string_lossy).into_owned()
+    }
+
     fn input(&self) -> anyhow::Result<Box<dyn Read + Send>> {
         match self.path() {
             Some(path) => {
@@ -129,7 +133,7 @@ impl MessageFlags {
         }
         // Mostly the command that was to write it has failed, and nobody meant a message.
         if text.is_empty() {
-            let input = self.path().map_or("stdin".into(), Path::to_string_lossy);
+            let input = self.input_name();
             let why = "is empty, so nothing was sent; \"\" as the body sends an empty text";
             return Err(Usage(format!("{input} {why}")).into());
         }
@@ -157,7 +161,7 @@ async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<E
     let (sender, mut ready) = mpsc::channel(LINES_AT_ONCE);
     let input = BufReader::new(flags.message.input()?);
     tokio::task::spawn_blocking(move || {
-        for line in input.lines() {
+        for line in input.split(b'\n') {
             if sender.blocking_send(line).is_err() {
                 return;
             }
@@ -169,10 +173,18 @@ async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<E
         let (mut numbers, mut messages) = (Vec::new(), Vec::new());
         for line in batch.drain(..) {
             number += 1;
-            let line = line.with_context(|| format!("line {number}"))?;
-            if !line.trim().is_empty() {
-                numbers.push(number);
-                messages.push(flags.message.with_body(&line)?);
+            let line = line.with_context(|| format!("line {number}, after {sent} were sent"))?;
+            match str::from_utf8(&line) {
+                Ok(line) if line.trim().is_empty() => {}
+                Ok(line) => {
+                    numbers.push(number);
+                    messages
+                        .push(flags.message.with_body(line.strip_suffix('\r').unwrap_or(line))?);
+                }
+                Err(_) => {
+                    refused += 1;
+                    eprintln!("stampede: line {number}: it is not text, which is UTF-8");
+                }
             }
         }
         for (number, result) in numbers.into_iter().zip(queue.send_batch(&messages).await?) {
@@ -189,6 +201,12 @@ async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<E
                 }
             }
         }
+    }
+    if sent + refused == 0 {
+        // Mostly the command that was to write it has failed.
+        let input = flags.message.input_name();
+        let what = if number == 0 { "is empty" } else { "has no line that is not blank" };
+        return Err(Usage(format!("{input} {what}, so nothing was sent")).into());
     }
     if !json {
         print(&format!("{sent} sent, {refused} refused\n"))?;

@@ -319,6 +319,25 @@ fn a_look_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
+fn lines_that_cannot_be_sent_keep_no_others_out() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    let output = server.fed(&["queue", "send", "jobs", "--lines"], b"one\r\n\xff\n\n two \n");
+    let said = (text(&output.stdout), text(&output.stderr));
+    let refused = "stampede: line 2: it is not text, which is UTF-8\n";
+    assert_eq!((said.0.as_str(), said.1.as_str()), ("2 sent, 1 refused\n", refused));
+    assert_eq!(output.status.code(), Some(1));
+    let bodies: Vec<_> = server.json(&["peek", "jobs"]).iter().map(|m| m["body"].clone()).collect();
+    assert_eq!(bodies, ["one", " two "]);
+    for (input, what) in [(&b""[..], "stdin is empty"), (b"\n \n", "stdin has no line that is not")]
+    {
+        let output = server.fed(&["queue", "send", "jobs", "--lines"], input);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(what), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn bodies_come_from_arguments_files_stdin_and_lines() {
     let server = Server::start();
     server.says(&["queue", "create", "jobs"]);

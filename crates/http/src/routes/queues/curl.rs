@@ -17,7 +17,7 @@ use super::{check_name, find};
 use crate::app::EdgeState;
 use crate::aside::by_bytes;
 use crate::auth::Caller;
-use crate::extract::{Path, Query, RawBody};
+use crate::extract::{Idempotency, Path, Query, RawBody};
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::parcel::body_from_bytes;
 use crate::queues::service;
@@ -41,6 +41,7 @@ pub(super) fn routes(table: Routes) -> Routes {
                     `admin` makes the queue by this when there is none.",
                 )
                 .scope("produce")
+                .idempotent()
                 .example("hello")
                 .body_bytes_max(BYTES_MAX)
                 .gives::<MessageSent>(202, "It is in the queue, and stays")
@@ -104,6 +105,7 @@ pub(super) async fn put(
     caller: Caller,
     Path(name): Path<String>,
     headers: HeaderMap,
+    idempotency: Idempotency,
     RawBody(body): RawBody,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
     check_name(&name)?;
@@ -113,13 +115,14 @@ pub(super) async fn put(
     }
     let definition = find(&edge, &caller, &name).await?;
     let (bytes, trace_id) = (body.len(), trace::id_of(&headers));
+    let key = idempotency.with(caller.tenant, &body);
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || {
         let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id);
         packed(&definition.settings, parcel, too_large)
     };
     let message = by_bytes(bytes, pack).await?;
-    send_one(&edge, &caller, (&name, per_second), None, message).await
+    send_one(&edge, &caller, (&name, per_second), key, message).await
 }
 
 pub(super) async fn get(

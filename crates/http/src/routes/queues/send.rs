@@ -245,7 +245,7 @@ pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
             );
             (max, detail)
         }
-        TooLarge::Whole if settings.large_bodies => {
+        TooLarge::Whole if settings.large_bodies || max < BODY_BYTES_MAX => {
             (max, format!("at body: it has more than {max} bytes, with its attributes"))
         }
         TooLarge::Whole => {

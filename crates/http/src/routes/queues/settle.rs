@@ -1,9 +1,9 @@
-//! The three ends of a lease, one by one and in bulk.
+//! What ends a lease, or makes it longer, one by one and in bulk.
 
 use axum::Json as Answer;
 use axum::extract::State;
 use http::StatusCode;
-use queue::{Ack, Command, Extend, Nack, Receipt, Reply, Settled};
+use queue::{Ack, Command, Extend, Nack, Receipt, Release, Reply, Settled};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -24,11 +24,17 @@ const HANDLES_AT_ONCE: usize = 64;
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1024;
 
+const RELEASED: &str = "For a consumer that ends with messages in hand: they do not count as received, \
+    so that none of them is dead for it.";
+
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
+    of_many(of_one(table))
+}
+
+fn of_one(table: Routes) -> Routes {
     const HANDLE: &str = "A handle of an earlier receive, or of a lease that has ended, is a \
         `conflict`; one that this queue never gave is an `invalid-parameter`.";
-    const NOT_THERE: &[ProblemKind] = &[ProblemKind::NotFound];
     const NOT_HELD: &[ProblemKind] = &[ProblemKind::NotFound, ProblemKind::Conflict];
     table
         .post(
@@ -66,12 +72,27 @@ pub(super) fn routes(table: Routes) -> Routes {
                 .problems(NOT_HELD),
         )
         .post(
+            "/v1/queues/{queue}/messages/{receiptHandle}:release",
+            "messages.release",
+            release,
+            doc("The work was not begun")
+                .text(RELEASED)
+                .scope("consume")
+                .gives_nothing(204, "The next receive gets the message")
+                .problems(NOT_HELD),
+        )
+}
+
+fn of_many(table: Routes) -> Routes {
+    const NOT_THERE: &[ProblemKind] = &[ProblemKind::NotFound];
+    table
+        .post(
             "/v1/queues/{queue}/messages:ack",
             "messages.ackBatch",
             ack_many,
             doc("The work on many is done")
                 .scope("consume")
-                .body::<AckMany>()
+                .body::<Handles>()
                 .gives::<SettledResults>(200, "What came of each")
                 .problems(NOT_THERE),
         )
@@ -92,6 +113,17 @@ pub(super) fn routes(table: Routes) -> Routes {
             doc("The work on many takes longer")
                 .scope("consume")
                 .body::<ExtendMany>()
+                .gives::<SettledResults>(200, "What came of each")
+                .problems(NOT_THERE),
+        )
+        .post(
+            "/v1/queues/{queue}/messages:release",
+            "messages.releaseBatch",
+            release_many,
+            doc("The work on many was not begun")
+                .text(RELEASED)
+                .scope("consume")
+                .body::<Handles>()
                 .gives::<SettledResults>(200, "What came of each")
                 .problems(NOT_THERE),
         )
@@ -122,10 +154,10 @@ pub(super) struct ExtendAsk {
     visibility_timeout_seconds: Visibility,
 }
 
-/// Handles of messages that are done.
+/// Handles of messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct AckMany {
+pub(super) struct Handles {
     /// 1 to 1000.
     receipt_handles: Vec<String>,
 }
@@ -205,6 +237,11 @@ fn extend_of(queue: &str, seconds: Visibility) -> impl Fn(Vec<Receipt>) -> Comma
         let queue = queue.clone();
         Command::Extend(Extend { queue, receipts, visibility_ms: seconds.0 * 1000 })
     }
+}
+
+fn release_of(queue: &str) -> impl Fn(Vec<Receipt>) -> Command {
+    let queue = queue.to_owned();
+    move |receipts| Command::Release(Release { queue: queue.clone(), receipts, delay_ms: 0 })
 }
 
 fn ack_of(queue: &str) -> impl Fn(Vec<Receipt>) -> Command {
@@ -319,11 +356,28 @@ pub(super) async fn extend(
     settle_one(&edge, &caller, &name, &handle, command).await
 }
 
+pub(super) async fn release(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path((name, handle)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    settle_one(&edge, &caller, &name, &handle, release_of(&name)).await
+}
+
+pub(super) async fn release_many(
+    State(edge): State<EdgeState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    body: Json<Handles>,
+) -> Result<Answer<SettledResults>, Problem> {
+    settle_many(&edge, &caller, &name, &body.value.receipt_handles, release_of(&name)).await
+}
+
 pub(super) async fn ack_many(
     State(edge): State<EdgeState>,
     caller: Caller,
     Path(name): Path<String>,
-    body: Json<AckMany>,
+    body: Json<Handles>,
 ) -> Result<Answer<SettledResults>, Problem> {
     settle_many(&edge, &caller, &name, &body.value.receipt_handles, ack_of(&name)).await
 }

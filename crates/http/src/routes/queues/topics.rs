@@ -5,7 +5,8 @@ use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use kernel::IdempotencyKey;
 use queue::{
-    Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Reply, Settings, Subscribe, Topic,
+    Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Refusal, Reply, SUBSCRIPTIONS_MAX,
+    Settings, Subscribe, Topic,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -286,7 +287,7 @@ async fn subscribe(
     body: Json<NewSubscription>,
 ) -> Result<(StatusCode, Answer<SubscriptionMade>), Problem> {
     let NewSubscription { filter, queue } = &body.value;
-    find(&edge, &caller, &topic).await?;
+    let known = find(&edge, &caller, &topic).await?.subscriptions;
     let filter = match filter.as_ref().map(filter::of_topic) {
         Some(Err(why)) => return Err(ProblemKind::InvalidBody.because(format!("at filter: {why}"))),
         Some(Ok(filter)) => Some(filter),
@@ -300,6 +301,10 @@ async fn subscribe(
     if edge.node.is_answered(queue::topic_place(caller.tenant, &topic), key).await? {
         // A key that was used for something else makes no queue.
         submit(&edge, &caller, &topic, key, &command).await?;
+    }
+    if known.len() >= SUBSCRIPTIONS_MAX && !known.contains_key(&name) {
+        // Or a queue would be made for nothing.
+        return Err(refused(&topic, Refusal::Subscriptions));
     }
     // The queue first: what is published meanwhile is not for it yet.
     let of_queue = key.map(|key| part_of(key, 1));
