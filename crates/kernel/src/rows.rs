@@ -12,17 +12,19 @@
 //! A reader sees the newest layer that knows a key. What is written and deleted again within one
 //! layer, and was new to begin with, leaves no trace ([`Rows::put_new`]).
 
+mod merge;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::base::{Base, BaseIter, Row};
+use crate::base::{Base, Row};
 use crate::id::Index;
+use merge::merge;
 
 /// What a layer knows of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,13 +112,19 @@ impl Layer {
 
     /// Whether this layer hides `key` of the layers below.
     fn drops(&self, key: &[u8]) -> bool {
+        self.dropped_over(key).is_some()
+    }
+
+    /// The prefix by which this layer hides `key` of the layers below.
+    fn dropped_over(&self, key: &[u8]) -> Option<&Bytes> {
         // The set is an antichain, so only the greatest element not after `key` can cover it.
-        !self.dropped.is_empty()
-            && self
-                .dropped
-                .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
-                .next_back()
-                .is_some_and(|prefix| key.starts_with(prefix))
+        let upto = (Bound::Unbounded, Bound::Included(key));
+        let last = if self.dropped.is_empty() {
+            None
+        } else {
+            self.dropped.range::<[u8], _>(upto).next_back()
+        };
+        last.filter(|prefix| key.starts_with(prefix))
     }
 
     fn put_new(&mut self, key: &[u8], value: Bytes) {
@@ -487,97 +495,10 @@ impl Rows {
     }
 }
 
-/// One of the sources of a merge: its next key is compared with those of the others.
-struct Source<'a> {
-    layer: Option<&'a Layer>,
-    rows: Peekable<SourceIter<'a>>,
-}
-
-enum SourceIter<'a> {
-    Layer(LayerIter<'a>),
-    Base(BaseIter<'a>),
-}
-
-impl Iterator for SourceIter<'_> {
-    type Item = (Bytes, Option<Bytes>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            SourceIter::Layer(rows) => {
-                rows.next().map(|(key, slot)| (Bytes::copy_from_slice(key), slot.value().cloned()))
-            }
-            SourceIter::Base(rows) => rows.next().map(|row| match row {
-                Ok((key, value)) => (key, Some(value)),
-                Err(error) => std::panic::panic_any(RowsLost(error)),
-            }),
-        }
-    }
-}
-
 /// Bytes of what rows hold, without their keys.
 #[must_use]
 pub fn value_bytes(rows: &[Row]) -> usize {
     rows.iter().map(|(_, value)| value.len()).sum()
-}
-
-/// Newest first among the sources: of equal keys the first source's wins, and a key that a newer
-/// layer drops is passed over.
-fn merge(active: &Layer, frozen: Option<&Layer>, base: &dyn Base, scan: &Scan) -> Vec<Row> {
-    let mut found = Vec::new();
-    if scan.limit == 0 || is_empty_range(scan.from(), scan.to()) {
-        return found;
-    }
-    let layers = [Some(active), frozen];
-    let mut sources: Vec<Source<'_>> = layers
-        .into_iter()
-        .flatten()
-        .map(|layer| Source {
-            layer: Some(layer),
-            rows: SourceIter::Layer(layer.range(scan.from(), scan.to(), scan.reverse)).peekable(),
-        })
-        .collect();
-    sources.push(Source {
-        layer: None,
-        rows: SourceIter::Base(base.range(scan.from(), scan.to(), scan.reverse)).peekable(),
-    });
-    let mut bytes = 0;
-    while found.len() < scan.limit && (bytes < scan.bytes || found.is_empty()) {
-        let Some(first) = next_source(&mut sources, scan.reverse) else { break };
-        let (key, value) = sources[first].rows.next().expect("it was peeked");
-        for older in &mut sources[first + 1..] {
-            if older.rows.peek().is_some_and(|(other, _)| *other == key) {
-                older.rows.next();
-            }
-        }
-        let hidden = sources[..first].iter().any(|s| s.layer.is_some_and(|l| l.drops(&key)));
-        if let (Some(value), false) = (value, hidden) {
-            bytes += value.len();
-            found.push((key, value));
-        }
-    }
-    found
-}
-
-/// The source whose next key comes first; of equals the newest.
-fn next_source(sources: &mut [Source<'_>], reverse: bool) -> Option<usize> {
-    let mut best: Option<(usize, Bytes)> = None;
-    for (number, source) in sources.iter_mut().enumerate() {
-        let Some((key, _)) = source.rows.peek() else { continue };
-        let wins = match &best {
-            None => true,
-            Some((_, other)) => {
-                if reverse {
-                    key > other
-                } else {
-                    key < other
-                }
-            }
-        };
-        if wins {
-            best = Some((number, key.clone()));
-        }
-    }
-    best.map(|(number, _)| number)
 }
 
 /// The rows of a shard as another thread reads them, without entering the shard.

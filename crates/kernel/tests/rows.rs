@@ -4,9 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kernel::base::MemoryBase;
-use kernel::rows::{RowsReader, Scan, Slot, prefix_end};
-use kernel::{Base, Index, Rows};
+use kernel::base::{BaseIter, MemoryBase};
+use kernel::rows::{Layer, RowsReader, Scan, Slot, prefix_end};
+use kernel::{Base, BaseError, Index, Rows};
 use parking_lot::RwLock;
 use proptest::prelude::*;
 
@@ -216,4 +216,66 @@ fn a_cursor_from_elsewhere_never_widens_a_scan() {
     assert_eq!(keys(Scan::prefix(b"b").after(b"b1")), ["b2"]);
     assert_eq!(keys(Scan::prefix(b"b").before(b"b2")), ["b1"]);
     assert_eq!(keys(Scan::prefix(b"b").after(b"c0")), [] as [&str; 0]);
+}
+
+/// Counts the rows that are read from it.
+struct Counting {
+    base: MemoryBase,
+    read: std::sync::atomic::AtomicUsize,
+}
+
+impl Base for Counting {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, BaseError> {
+        self.base.get(key)
+    }
+
+    fn range<'a>(&'a self, from: Bound<&[u8]>, to: Bound<&[u8]>, reverse: bool) -> BaseIter<'a> {
+        let rows = self.base.range(from, to, reverse);
+        Box::new(rows.inspect(|_| {
+            self.read.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }))
+    }
+
+    fn snapshot(&self) -> Arc<dyn Base> {
+        self.base.snapshot()
+    }
+
+    fn applied(&self) -> Index {
+        self.base.applied()
+    }
+
+    fn ingest(&self, layer: &Layer, through: Index, pace: &dyn Fn()) -> Result<(), BaseError> {
+        self.base.ingest(layer, through, pace)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_scan_does_not_walk_through_what_a_dropped_prefix_hides() {
+    let base = Arc::new(Counting { base: MemoryBase::new(), read: 0.into() });
+    let mut rows = Rows::new(Arc::clone(&base) as Arc<dyn Base>);
+    for prefix in ["b", "c", "\u{7f}"] {
+        for number in 0..1000 {
+            rows.put(format!("{prefix}{number:04}"), &b"old"[..]);
+        }
+    }
+    for key in ["a", "bb", "c0500x", "d", "e"] {
+        rows.put(key.as_bytes(), &b"kept"[..]);
+    }
+    checkpoint(&base.base, &mut rows);
+    rows.delete_prefix(b"b0");
+    rows.delete_prefix(b"c");
+    rows.delete_prefix(b"\x7f");
+    rows.put(&b"c0700"[..], &b"new"[..]);
+    let all = ["a", "bb", "c0700", "d", "e"];
+    assert_eq!(keys(&rows, &Scan::all()), all);
+    assert_eq!(keys(&rows, &Scan::all().reversed()), all.iter().rev().copied().collect::<Vec<_>>());
+    assert_eq!(keys(&rows, &Scan::prefix(b"c")), ["c0700"]);
+    assert_eq!(keys(&rows, &Scan::prefix(b"c").reversed()), ["c0700"]);
+    assert_eq!(keys(&rows, &Scan::between(b"b0500", b"bbb")), ["bb"]);
+    let read = base.read.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(read < 300, "{read} rows were read for {} that there are", 5 + 5 + 1 + 1 + 1);
 }
