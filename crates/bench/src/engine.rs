@@ -188,7 +188,7 @@ impl Engine {
     pub(crate) fn submit(&self, envelope: Envelope) -> oneshot::Receiver<Answer> {
         let (ticket, answer) = oneshot::channel();
         let mut state = self.inbox.state.lock();
-        state.requests.push_back(Request { envelope, ticket: Some(ticket) });
+        state.requests.push_back(Request::new(envelope, Some(ticket)));
         let wake = std::mem::take(&mut state.wants_requests);
         drop(state);
         if wake {
@@ -206,7 +206,7 @@ impl Engine {
         if let Some(why) = &state.failed {
             anyhow::bail!("the shard has stopped: {why}");
         }
-        let requests = envelopes.into_iter().map(|envelope| Request { envelope, ticket: None });
+        let requests = envelopes.into_iter().map(|envelope| Request::new(envelope, None));
         state.requests.extend(requests);
         drop(state);
         self.inbox.wake.notify_one();

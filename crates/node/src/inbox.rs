@@ -70,14 +70,14 @@ impl<T> Line<T> {
         self.bytes += size;
     }
 
-    /// The size of the request whose turn it is.
-    fn next_size(&self) -> usize {
+    /// The request whose turn it is.
+    fn next(&self) -> &Request<T> {
         let lane = self.turns.front().expect("a line is not empty");
-        self.lanes[lane].front().expect("nor is a lane").envelope.encoded_len()
+        self.lanes[lane].front().expect("nor is a lane")
     }
 
-    /// Takes the request whose turn it is, which is of this size.
-    fn pop(&mut self, size: usize) -> Request<T> {
+    /// Takes the request whose turn it is.
+    fn pop(&mut self) -> Request<T> {
         let lane = self.turns.pop_front().expect("a line is not empty");
         let requests = self.lanes.get_mut(&lane).expect("a turn has a lane");
         let request = requests.pop_front().expect("which is not empty");
@@ -87,7 +87,7 @@ impl<T> Line<T> {
             self.turns.push_back(lane);
         }
         self.len -= 1;
-        self.bytes -= size;
+        self.bytes -= request.envelope.encoded_len();
         request
     }
 }
@@ -109,35 +109,33 @@ struct State<T, N> {
 }
 
 impl<T, N> State<T, N> {
-    /// Takes the request whose turn it is, if there is one and it is not larger than this, or
-    /// must be taken whatever its size.
-    fn next(&mut self, bytes_max: usize, any_size: bool) -> Option<(Request<T>, usize)> {
-        let fits = |size: usize| any_size || size <= bytes_max;
-        let (request, size) = if let Some(first) = self.put_back.front() {
-            let size = first.envelope.encoded_len();
-            if !fits(size) {
+    /// Takes the request whose turn it is, if there is one and it weighs no more than this, or must be
+    /// taken whatever it weighs.
+    fn next(&mut self, weight_max: usize, any_weight: bool) -> Option<Request<T>> {
+        let fits = |request: &Request<T>| any_weight || request.weight <= weight_max;
+        let request = if let Some(first) = self.put_back.front() {
+            if !fits(first) {
                 return None;
             }
-            (self.put_back.pop_front().expect("there is a first"), size)
+            self.put_back.pop_front().expect("there is a first")
         } else {
             let tenant = *self.turns.front()?;
             let line = self.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
-            let size = line.next_size();
-            if !fits(size) {
+            if !fits(line.next()) {
                 return None;
             }
-            let request = line.pop(size);
+            let request = line.pop();
             self.turns.pop_front();
             if line.len == 0 {
                 self.lines.remove(&tenant);
             } else {
                 self.turns.push_back(tenant);
             }
-            (request, size)
+            request
         };
         self.len -= 1;
-        self.bytes -= size;
-        Some((request, size))
+        self.bytes -= request.envelope.encoded_len();
+        Some(request)
     }
 }
 
@@ -259,20 +257,20 @@ impl<T, N> Inbox<T, N> {
     }
 
     /// Takes requests for one entry: those that were put back, then one of each tenant in turn. They
-    /// have so many bytes at most, unless the first alone has more.
-    pub(crate) fn take(&self, bytes_max: usize) -> Vec<Request<T>> {
-        let bytes_max = bytes_max.min(BATCH_BYTES_MAX);
+    /// weigh so much at most, unless the first alone weighs more: what an entry makes is in memory at
+    /// once, and everybody waits for all of it.
+    pub(crate) fn take(&self, weight_max: usize) -> Vec<Request<T>> {
+        let weight_max = weight_max.min(BATCH_BYTES_MAX);
         let mut state = self.lock();
         let mut batch = Vec::with_capacity(state.len.min(ENTRY_COMMANDS_MAX));
-        let mut bytes = 0;
+        let mut weight = 0;
         while batch.len() < ENTRY_COMMANDS_MAX {
-            let Some((request, size)) =
-                state.next(bytes_max.saturating_sub(bytes), batch.is_empty())
+            let Some(request) = state.next(weight_max.saturating_sub(weight), batch.is_empty())
             else {
                 break;
             };
+            weight += request.weight;
             batch.push(request);
-            bytes += size;
         }
         batch
     }
@@ -311,7 +309,7 @@ mod tests {
             idempotency: None,
             command: Bytes::from_static(b"command"),
         };
-        Request { envelope, ticket }
+        Request::new(envelope, ticket)
     }
 
     fn inbox() -> Inbox<u32, ()> {
@@ -432,6 +430,22 @@ mod tests {
         assert_eq!(take(2 * size), [(1, 0), (2, 0)]);
         assert_eq!(take(1), [(1, 1)], "there is always one");
         assert_eq!(take(2 * size), [(1, 2)]);
+    }
+
+    #[test]
+    fn what_makes_many_rows_fills_an_entry_by_what_it_makes() {
+        let inbox = inbox();
+        for ticket in 0..3 {
+            let heavy = request(1, ticket).weighing(BATCH_BYTES_MAX / 2 - 100);
+            inbox.push(LANE, heavy).expect("there is room");
+        }
+        inbox.push(LANE, request(1, 3).weighing(usize::MAX)).expect("there is room");
+        inbox.push(LANE, request(1, 4)).expect("there is room");
+        assert_eq!(taken(&inbox), [(1, 0), (1, 1)]);
+        assert_eq!(taken(&inbox), [(1, 2)]);
+        assert_eq!(taken(&inbox), [(1, 3)], "there is always one");
+        assert_eq!(taken(&inbox), [(1, 4)]);
+        assert_eq!(inbox.lock().bytes, 0);
     }
 
     /// Longer than anything takes on a slow machine.

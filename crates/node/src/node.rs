@@ -238,7 +238,7 @@ impl Inner {
         shard: ShardId,
         envelope: Envelope,
     ) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<> {
-        self.submit_in_lane(shard, OWN_LANE, envelope)
+        self.submit_in_lane(shard, OWN_LANE, envelope, 0)
     }
 
     /// Queues a command at once, in the order of calling, and resolves when it is applied.
@@ -247,8 +247,9 @@ impl Inner {
         shard: ShardId,
         lane: VirtualShard,
         envelope: Envelope,
+        weight: usize,
     ) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<> {
-        let queued = self.push(shard, lane, envelope);
+        let queued = self.push(shard, lane, envelope, weight);
         async move {
             match queued?.await {
                 Ok(Answer::Done(Outcome::Reply(reply))) => Ok(reply),
@@ -266,6 +267,7 @@ impl Inner {
         shard: ShardId,
         lane: VirtualShard,
         envelope: Envelope,
+        weight: usize,
     ) -> Result<oneshot::Receiver<Answer>, Refusal> {
         // Mail is bounded by what a machine may send.
         if envelope.command.len() > COMMAND_BYTES_MAX && envelope.machine != KERNEL {
@@ -273,7 +275,7 @@ impl Inner {
         }
         let (ticket, answer) = oneshot::channel();
         let handle = &self.shards[usize::from(shard.0)];
-        match handle.inbox.push(lane, Request { envelope, ticket }) {
+        match handle.inbox.push(lane, Request::new(envelope, ticket).weighing(weight)) {
             Ok(()) => {
                 self.boards.porter.ring(usize::from(shard.0), &handle.inbox);
                 Ok(answer)
@@ -392,7 +394,21 @@ impl Node {
     /// # Errors
     /// See [`Refusal`].
     pub async fn submit(&self, at: VirtualShard, envelope: Envelope) -> Result<Bytes, Refusal> {
-        self.inner.submit_in_lane(self.shard_of(at), at, envelope).await
+        self.submit_heavy(at, envelope, 0).await
+    }
+
+    /// [`Node::submit`] of a command that makes many more bytes of rows than it has itself: about so
+    /// many. What a shard does at a time is bounded by that.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn submit_heavy(
+        &self,
+        at: VirtualShard,
+        envelope: Envelope,
+        weight: usize,
+    ) -> Result<Bytes, Refusal> {
+        self.inner.submit_in_lane(self.shard_of(at), at, envelope, weight).await
     }
 
     /// [`Node::submit`] for whoever does not wait for the answer. It is in the inbox when this returns,
@@ -401,7 +417,7 @@ impl Node {
     /// # Errors
     /// See [`Refusal`]: only what is refused at the inbox.
     pub fn submit_unheard(&self, at: VirtualShard, envelope: Envelope) -> Result<(), Refusal> {
-        self.inner.push(self.shard_of(at), at, envelope).map(drop)
+        self.inner.push(self.shard_of(at), at, envelope, 0).map(drop)
     }
 
     pub(crate) fn shard_of(&self, at: VirtualShard) -> ShardId {

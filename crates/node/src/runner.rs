@@ -305,14 +305,14 @@ impl Runner {
             let mut seed = [0; 16];
             getrandom::fill(&mut seed).expect("the system has randomness");
             let count = requests.len() as u64;
-            let bytes = requests.iter().map(|request| request.envelope.encoded_len()).sum();
+            let weight = requests.iter().map(|request| request.weight).sum();
             match self.shard.submit(now_ms, seed, requests) {
                 Ok(index) => {
                     self.state.appended.push_back((index, Instant::now()));
                     self.meters.entries.increment(1);
                     self.meters.commands.increment(count);
                     self.state.disk_full = false;
-                    self.state.rests_until = Instant::now() + pace.rest(bytes);
+                    self.state.rests_until = Instant::now() + pace.rest(weight);
                     self.show_state();
                 }
                 Err((error, requests)) => {

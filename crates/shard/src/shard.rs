@@ -26,6 +26,23 @@ pub struct Request<T> {
     pub envelope: Envelope,
     /// Comes back with the answer; the shard does not look inside.
     pub ticket: T,
+    /// Bytes of rows that it makes when it is applied, about; not less than its own.
+    pub weight: usize,
+}
+
+impl<T> Request<T> {
+    /// One that makes about as many bytes of rows as it has itself.
+    #[must_use]
+    pub fn new(envelope: Envelope, ticket: T) -> Request<T> {
+        let weight = envelope.encoded_len();
+        Request { envelope, ticket, weight }
+    }
+
+    /// This one makes so many.
+    #[must_use]
+    pub fn weighing(self, bytes: usize) -> Request<T> {
+        Request { weight: self.weight.max(bytes), ..self }
+    }
 }
 
 /// How a request ended.
@@ -235,7 +252,7 @@ impl<T> Shard<T> {
             Err(error) => {
                 let commands = entry.commands.into_iter().zip(tickets);
                 let requests =
-                    commands.map(|(envelope, ticket)| Request { envelope, ticket }).collect();
+                    commands.map(|(envelope, ticket)| Request::new(envelope, ticket)).collect();
                 Err((self.append_failed(error), requests))
             }
         }

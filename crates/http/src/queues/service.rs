@@ -26,21 +26,23 @@ pub(crate) async fn submit(
     idempotency: Option<IdempotencyKey>,
     command: &Command,
 ) -> Result<Reply, Refusal> {
-    submit_at(edge, queue::place(tenant, name), tenant, idempotency, command).await
+    submit_at(edge, queue::place(tenant, name), tenant, idempotency, command, 0).await
 }
 
-/// Does a command at a place.
+/// Does a command at a place, which makes about so many bytes of rows if they are many more than it
+/// has itself.
 pub(crate) async fn submit_at(
     edge: &Edge,
     at: VirtualShard,
     tenant: TenantId,
     idempotency: Option<IdempotencyKey>,
     command: &Command,
+    weight: usize,
 ) -> Result<Reply, Refusal> {
     let measured = edge.meters.begin(command);
     let command = command.encode();
     let envelope = Envelope { machine: queue::MACHINE, tenant, idempotency, command };
-    let reply = edge.node.submit(at, envelope).await?;
+    let reply = edge.node.submit_heavy(at, envelope, weight).await?;
     measured.end();
     Ok(Reply::decode(&reply).expect("queues answer with their replies"))
 }

@@ -190,7 +190,7 @@ impl Seat {
         let opened = Shard::open(self.place, log, base, machines, usize::MAX, &mut |_| {});
         let mut shard = opened.map_err(|error| format!("opening on paper: {error}"))?.shard;
         let requests = entry.commands.into_iter();
-        let requests = requests.map(|envelope| Request { envelope, ticket: Ticket::Collected });
+        let requests = requests.map(|envelope| Request::new(envelope, Ticket::Collected));
         let submitted = shard.submit(entry.at_ms, entry.seed, requests.collect());
         same("entry on paper", &Some(record.index), &submitted.ok())?;
         let published = shard.on_event(&Event::Durable(record.index));

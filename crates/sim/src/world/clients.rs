@@ -94,7 +94,7 @@ impl World {
 
     fn send_call(&mut self, number: usize) {
         let call = &mut self.calls[number];
-        let request = Request { envelope: call.envelope.clone(), ticket: Ticket::Call(number) };
+        let request = Request::new(call.envelope.clone(), Ticket::Call(number));
         call.copies += 1;
         if self.seats[call.seat].take_in(request).is_some() {
             self.tell_client(number, Word::NotWritten);

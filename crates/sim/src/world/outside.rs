@@ -100,7 +100,7 @@ impl World {
             command: command.encode(),
         };
         // One that finds no place is lost: it will be sent again.
-        self.seats[to].take_in(Request { envelope, ticket });
+        self.seats[to].take_in(Request::new(envelope, ticket));
     }
 
     /// The receiver has said how far it has come.
@@ -203,7 +203,7 @@ impl World {
             idempotency: keyed.then_some(IdempotencyKey { key, body: key }),
             command: report,
         };
-        let request = Request { envelope, ticket: Ticket::Report(number) };
+        let request = Request::new(envelope, Ticket::Report(number));
         task.reporting = seat.take_in(request).is_none();
     }
 

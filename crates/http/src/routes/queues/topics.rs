@@ -174,9 +174,21 @@ async fn submit(
     idempotency: Option<IdempotencyKey>,
     command: &Command,
 ) -> Result<Reply, Problem> {
+    submit_heavy(edge, caller, topic, idempotency, command, 0).await
+}
+
+/// Does a command that makes about so many bytes of rows.
+async fn submit_heavy(
+    edge: &Edge,
+    caller: &Caller,
+    topic: &str,
+    idempotency: Option<IdempotencyKey>,
+    command: &Command,
+    weight: usize,
+) -> Result<Reply, Problem> {
     check_name_of("topic", topic)?;
     let place = queue::topic_place(caller.tenant, topic);
-    match service::submit_at(edge, place, caller.tenant, idempotency, command).await? {
+    match service::submit_at(edge, place, caller.tenant, idempotency, command, weight).await? {
         Reply::Refused(refusal) => Err(refused(topic, refusal)),
         reply => Ok(reply),
     }
@@ -357,6 +369,9 @@ fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
     ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", max)
 }
 
+/// What a letter makes of rows besides its parcel, about.
+const LETTER_BYTES: usize = 512;
+
 /// Publishes, with an outcome for each. The bounds of a body are those that a queue usually has.
 async fn publish_all(
     edge: &Edge,
@@ -387,8 +402,11 @@ async fn publish_all(
         let sent = messages.into_iter().map(|(place, outgoing)| (place, outgoing.message));
         let (places, messages): (Vec<usize>, Vec<_>) = sent.unzip();
         let key = key.map(|key| content_of(part_of(key, part), &places));
-        let publish = Publish { topic: topic.to_owned(), messages };
-        match submit(edge, caller, topic, key, &Command::Publish(publish)).await? {
+        let letters =
+            messages.iter().map(|message: &queue::NewMessage| message.parcel.len() + LETTER_BYTES);
+        let weight = letters.sum::<usize>() * subscriptions;
+        let publish = Command::Publish(Publish { topic: topic.to_owned(), messages });
+        match submit_heavy(edge, caller, topic, key, &publish, weight).await? {
             Reply::Published(part) => published.extend(part),
             other => unreachable!("a Publish is answered with {other:?}"),
         }
