@@ -54,8 +54,8 @@ type Ranks = BTreeMap<u8, Rank>;
 /// The lane whose turn it is.
 struct Turn {
     lane: Lane,
-    /// The rank of the other lane of its priority, which has the next turn.
-    beside: Option<Rank>,
+    /// The other lane of its priority has the next turn.
+    shared: bool,
     /// The highest rank of other priorities.
     others: Option<Rank>,
 }
@@ -323,14 +323,13 @@ impl Desk<'_, '_> {
     fn take_from_lane(&mut self, room: &mut Room, ranks: &mut Ranks) -> Option<Vec<Message>> {
         let turn = self.turn_of_lanes(ranks)?;
         let lane = turn.lane;
-        let at_once = if turn.beside.is_some() { 1 } else { LANE_AT_ONCE };
+        let at_once = if turn.shared { 1 } else { LANE_AT_ONCE };
         let found = self.front(lane, room.messages.min(at_once), room.bytes());
         assert!(!found.is_empty(), "a lane's length is the number of its rows");
         let mut taken = Vec::with_capacity(found.len());
         for (position, row) in found {
             let message = Message::decode(&row);
-            let rank = turn.beside.max(Some(self.rank_of(lane.number, &message)));
-            let is_next = turn.others.is_none() || rank > turn.others;
+            let is_next = Some(self.rank_of(lane.number, &message)) > turn.others;
             if !is_next || room.messages == 0 || !room.has(&message) {
                 break;
             }
@@ -348,28 +347,26 @@ impl Desk<'_, '_> {
         Some(taken)
     }
 
-    /// The priority that goes first is that of the highest rank. Of its two lanes each has its turn, or
-    /// what fails again and again would keep all that is new waiting.
+    /// The priority that goes first is that of the highest rank. If both of its lanes go before all other
+    /// priorities each has its turn, or what fails again and again would keep all that is new waiting.
+    /// A lane that does not waits: what is old in the other must not lift what is young here.
     fn turn_of_lanes(&self, ranks: &mut Ranks) -> Option<Turn> {
         let filled = || self.counts.lanes.iter().filter(|lane| lane.len > 0).copied();
         let first = filled().next()?;
         if filled().nth(1).is_none() {
-            return Some(Turn { lane: first, beside: None, others: None });
+            return Some(Turn { lane: first, shared: false, others: None });
         }
         let mut rank =
             |lane: Lane| *ranks.entry(lane.number).or_insert_with(|| self.rank_of_lane(lane));
         let ranked: Vec<(Rank, Lane)> = filled().map(|lane| (rank(lane), lane)).collect();
-        let ((_, priority), highest) = *ranked.iter().max_by_key(|(rank, _)| *rank)?;
+        let (_, priority) = ranked.iter().map(|(rank, _)| *rank).max()?;
         let (mine, others): (Vec<_>, Vec<_>) =
             ranked.into_iter().partition(|(rank, _)| rank.1 == priority);
-        let has_turn = mine.iter().find(|(_, lane)| self.counts.is_turn_of(lane.number));
-        let lane = has_turn.map_or(highest, |(_, lane)| *lane);
-        let beside = mine.iter().find(|(_, other)| other.number != lane.number);
-        Some(Turn {
-            lane,
-            beside: beside.map(|(rank, _)| *rank),
-            others: others.into_iter().map(|(rank, _)| rank).max(),
-        })
+        let others = others.into_iter().map(|(rank, _)| rank).max();
+        let next = || mine.iter().filter(|(rank, _)| Some(*rank) > others).map(|(_, lane)| *lane);
+        let has_turn = next().find(|lane| self.counts.is_turn_of(lane.number));
+        let lane = has_turn.or_else(|| next().next())?;
+        Some(Turn { lane, shared: next().nth(1).is_some(), others })
     }
 
     fn rank_of_lane(&self, lane: Lane) -> Rank {

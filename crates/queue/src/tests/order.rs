@@ -21,7 +21,8 @@ fn young_messages_do_not_ride_along_with_one_that_has_aged() {
 #[test]
 fn what_fails_again_and_again_does_not_keep_others_waiting() {
     let mut bench = standard();
-    bench.send_all(["poison", "1", "2", "3"].map(new).to_vec());
+    bench.send_all(["poison", "1", "2", "3"].map(|text| with(5, text)).to_vec());
+    bench.send_all(vec![with(0, "low")]);
     let mut handed_out = Vec::new();
     for _ in 0..7 {
         let got = bench.receive(1).remove(0);
@@ -45,6 +46,30 @@ fn what_fails_again_and_again_does_not_rise_above_higher_priorities() {
     }
     bench.send_all(vec![with(1, "high")]);
     assert_eq!(texts(&bench.receive(2)), ["high", "poison"]);
+}
+
+#[test]
+fn what_came_back_long_ago_lifts_nothing_new_above_higher_priorities() {
+    let mut bench = standard();
+    bench.send_all(vec![with(0, "a"), with(0, "b")]);
+    let receipts: Vec<Receipt> = bench.receive(2).iter().map(|got| got.receipt).collect();
+    receipts.into_iter().for_each(|receipt| drop(bench.nack(receipt, Some(0))));
+    bench.advance(20 * MINUTE_MS);
+    bench.send_all(vec![with(0, "fresh"), with(9, "urgent")]);
+    assert_eq!(texts(&bench.receive(4)), ["a", "b", "urgent", "fresh"]);
+}
+
+#[test]
+fn what_is_new_and_has_waited_for_long_lifts_nothing_that_came_back() {
+    let mut bench = standard();
+    bench.send_all(vec![with(0, "poison")]);
+    let poison = bench.receive(1).remove(0).receipt;
+    bench.extend(poison, 60 * MINUTE_MS);
+    bench.send_all(vec![with(0, "a"), with(0, "b")]);
+    bench.advance(20 * MINUTE_MS);
+    bench.nack(poison, Some(0));
+    bench.send_all(vec![with(9, "urgent")]);
+    assert_eq!(texts(&bench.receive(4)), ["a", "b", "urgent", "poison"]);
 }
 
 #[test]

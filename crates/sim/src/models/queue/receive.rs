@@ -170,8 +170,7 @@ impl<'a> Round<'a> {
         first.map(|(message, free)| self.rank(message, free)).collect()
     }
 
-    /// Each message is the first of its lane, and of the priority whose rank is the highest: that of
-    /// either of its lanes.
+    /// Each message is the first of its lane, and goes before those of all other priorities.
     fn check_lane(&self, message: &Message) -> Result<(), Difference> {
         let free = message.free().expect("looked at before");
         if !self.may_be_first(message, free) {
@@ -181,8 +180,7 @@ impl<'a> Round<'a> {
         if message.returned || self.left().any(|(other, _)| other.returned) {
             return Ok(());
         }
-        let lanes = [false, true].map(|came_back| self.ranks((message.priority, came_back)));
-        let most = lanes.iter().flatten().map(|(_, most)| *most).max().unwrap_or_default();
+        let (_, most) = self.rank(message, free);
         let others = self.left().filter(|(m, free)| self.is_certain(m, free));
         let others: BTreeSet<_> = others.map(|(m, free)| lane(m, free)).collect();
         for other in others.into_iter().filter(|other| other.0 != message.priority) {
@@ -194,7 +192,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// What came back and what is new take turns.
+    /// What came back and what is new take turns, if both go before all other priorities.
     fn check_turn(&mut self, message: &Message) -> Result<(), Difference> {
         let free = message.free().expect("looked at before");
         let other = (message.priority, !free.came_back);
@@ -205,11 +203,21 @@ impl<'a> Round<'a> {
         if let Some((waits, _)) = waits
             && last == Some(free.came_back)
             && self.turns_are_known(message.priority)
+            && self.goes_before_others(other)
         {
             return Err(format!("it is the turn of {}, not of {}", short(waits), short(message)));
         }
         self.last_turns[usize::from(message.priority)] = Some(free.came_back);
         Ok(())
+    }
+
+    /// Whether a lane certainly has its turn before those of other priorities.
+    fn goes_before_others(&self, mine: (u8, bool)) -> bool {
+        let least = self.ranks(mine).into_iter().map(|(least, _)| least).min();
+        let others = self.left().filter(|(m, free)| m.priority != mine.0 && self.may_be_out(free));
+        let most = others.map(|(m, free)| (self.rank(m, free).1, m.priority)).max();
+        least.is_some_and(|least| Some((least, mine.0)) > most)
+            && !self.left().any(|(other, _)| other.returned)
     }
 
     /// Not where something was passed over, or nobody can say where it lies.
