@@ -180,3 +180,21 @@ fn a_receive_drops_no_more_old_messages_than_it_may() {
         assert_eq!(bench.described().counts.totals.expired, MANY, "{mode:?}");
     }
 }
+
+#[test]
+fn a_receive_that_comes_to_an_old_message_begins_no_search_of_all_groups() {
+    let retention_ms = 600_000;
+    let mut bench = bench(Settings { retention_ms, ..Settings::usual(Mode::Fifo) });
+    bench.send_all(vec![grouped("a", "old")]);
+    bench.advance(1000);
+    bench.send_all(vec![grouped("b", "old too"), grouped("c", "old too")]);
+    bench.advance(retention_ms - 1000);
+    let counts = bench.described().counts;
+    let next = counts.retention.expect("two are left");
+    assert_eq!((counts.totals.expired, next.0 > bench.rig.now_ms), (1, true));
+    bench.advance(1000);
+    // It drops what it meets.
+    assert!(bench.receive(1).is_empty());
+    let counts = bench.described().counts;
+    assert_eq!((counts.totals.expired, counts.retention), (3, Some(next)));
+}
