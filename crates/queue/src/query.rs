@@ -284,8 +284,10 @@ pub fn peek_after(
         let prefix = key(tenant, *kind, queue);
         let mut last = [prefix.as_slice(), rest].concat();
         rest = &[];
-        loop {
-            let found = rows.scan(&Scan::prefix(&prefix).after(&last).limit(PEEK_ROWS_AT_ONCE));
+        let mut parts = parts(rows, tenant, queue, *kind).into_iter();
+        let mut part = parts.next();
+        while let Some(scan) = &part {
+            let found = rows.scan(&scan.clone().after(&last).limit(PEEK_ROWS_AT_ONCE));
             for (row_key, row) in &found {
                 if looked.len() == limit || bytes > PEEK_BYTES_MAX || rows_left == 0 {
                     let next = [&[*kind][..], &last[prefix.len()..]].concat();
@@ -293,8 +295,7 @@ pub fn peek_after(
                 }
                 rows_left -= 1;
                 last = row_key.to_vec();
-                let is_group = *kind == b'l' && row_key[prefix.len()] == READY;
-                if !is_group && let Some(message) = in_state(row, state) {
+                if let Some(message) = in_state(row, state) {
                     bytes += message.parcel.len() as u64;
                     bytes += ArchivedBody::of(&message.parcel).map_or(0, |body| body.bytes);
                     let until_ms = hidden_until(&message.head, *kind, &row_key[prefix.len()..]);
@@ -302,11 +303,34 @@ pub fn peek_after(
                 }
             }
             if found.len() < PEEK_ROWS_AT_ONCE {
-                break;
+                part = parts.next();
             }
         }
     }
     Some((looked, None))
+}
+
+/// Where messages are among rows of a kind, in their order. Of lanes what lies before their heads is
+/// left out: it is gone, and until the next checkpoint who looks would pass all of it while the shard
+/// waits. These counts may be older than the rows that are read next: a head only moves on, and between
+/// the lanes that are known here is room for those that are new.
+fn parts(rows: &impl ReadRows, tenant: TenantId, queue: u64, kind: u8) -> Vec<Scan> {
+    if kind != b'l' {
+        return vec![Scan::prefix(&key(tenant, kind, queue))];
+    }
+    let Some(counts) = rows.get(&counts_row(tenant, queue)) else { return Vec::new() };
+    let mut lanes = Counts::decode(&counts).lanes;
+    lanes.sort_unstable_by_key(|lane| lane.number);
+    let key_of = |lane, position| lane_key(tenant, queue, lane, position);
+    let mut parts = Vec::with_capacity(lanes.len() + 1);
+    let mut from = key_of(0, 0);
+    // The last lane is that of groups that are ready, which are no messages.
+    for lane in lanes.iter().filter(|lane| lane.number < READY) {
+        parts.push(Scan::between(&from, &key_of(lane.number, 0)));
+        from = key_of(lane.number, lane.head);
+    }
+    parts.push(Scan::between(&from, &key_of(READY, 0)));
+    parts
 }
 
 /// Until when a message in a row of this kind is hidden: an 'h' row has it in its key, whose rest this is,

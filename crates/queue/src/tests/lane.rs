@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel::base::{BaseIter, MemoryBase};
-use kernel::rows::Scan;
+use kernel::rows::{ReadRows, Scan};
 use kernel::{Base, BaseError, Index, Layer, Rows};
 
 use super::*;
 use crate::filter::{Filter, Rule};
 use crate::parcel::{Attribute, Body, Parcel};
+use crate::query::peek_after;
 
 /// A base that counts how often somebody looks into it: for more than one row, and for one.
 #[derive(Default)]
@@ -18,6 +19,8 @@ struct Counted {
     base: MemoryBase,
     looks: AtomicUsize,
     gets: AtomicUsize,
+    /// That such looks went through.
+    rows: AtomicUsize,
 }
 
 impl Base for Counted {
@@ -28,7 +31,10 @@ impl Base for Counted {
 
     fn range<'a>(&'a self, from: Bound<&[u8]>, to: Bound<&[u8]>, reverse: bool) -> BaseIter<'a> {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.base.range(from, to, reverse)
+        let found = self.base.range(from, to, reverse);
+        Box::new(found.inspect(|_| {
+            self.rows.fetch_add(1, Ordering::Relaxed);
+        }))
     }
 
     fn snapshot(&self) -> Arc<dyn Base> {
@@ -48,12 +54,18 @@ impl Base for Counted {
     }
 }
 
-/// A queue with so many messages, of some bytes each, all of them in the store.
-fn stored(messages: usize, bytes: usize) -> (Bench, Arc<Counted>) {
+/// A queue whose store counts.
+fn on_counted(mode: Mode) -> (Bench, Arc<Counted>) {
     let counted = Arc::new(Counted::default());
     let mut bench = Bench { rig: Rig::new(Queues::default(), START_MS) };
     bench.rig.rows = Rows::new(Arc::clone(&counted) as Arc<dyn Base>);
-    bench.create(JOBS, Settings::usual(Mode::Standard));
+    bench.create(JOBS, Settings::usual(mode));
+    (bench, counted)
+}
+
+/// A queue with so many messages, of some bytes each, all of them in the store.
+fn stored(messages: usize, bytes: usize) -> (Bench, Arc<Counted>) {
+    let (mut bench, counted) = on_counted(Mode::Standard);
     for first in (0..messages).step_by(100) {
         let text = |number: usize| format!("{number:0bytes$}");
         let batch = first..messages.min(first + 100);
@@ -93,10 +105,7 @@ fn a_long_lane_in_the_store_is_looked_up_once_for_many_receives() {
 
 /// What it costs to receive and ack all of one group while another is blocked that has so many messages.
 fn looks_beside_a_blocked_group(blocked: usize) -> (usize, usize) {
-    let counted = Arc::new(Counted::default());
-    let mut bench = Bench { rig: Rig::new(Queues::default(), START_MS) };
-    bench.rig.rows = Rows::new(Arc::clone(&counted) as Arc<dyn Base>);
-    bench.create(JOBS, Settings::usual(Mode::Fifo));
+    let (mut bench, counted) = on_counted(Mode::Fifo);
     let grouped = |group: &str| NewMessage { group: Some(group.into()), ..new("m") };
     for _ in 0..blocked / 50 {
         bench.send_all(vec![grouped("blocked"); 50]);
@@ -121,6 +130,73 @@ fn a_receive_costs_the_same_however_much_waits_in_a_blocked_group() {
     let few = looks_beside_a_blocked_group(50);
     assert!(few.0 > 0 && few.1 > 0, "the test would show nothing");
     assert_eq!(looks_beside_a_blocked_group(5000), few);
+}
+
+/// Visible messages as looks of so many show them, page after page.
+fn visible(rows: &impl ReadRows, queue: u64, limit: usize) -> Vec<String> {
+    let (mut all, mut after) = (Vec::new(), None::<Vec<u8>>);
+    loop {
+        let page = peek_after(rows, TENANT, queue, PeekState::Visible, after.as_deref(), limit);
+        let (looked, next) = page.expect("it goes on where the last page ended");
+        let text = |looked: Looked| String::from_utf8(looked.peeked.parcel.to_vec());
+        all.extend(looked.into_iter().map(|looked| text(looked).expect("sent as text")));
+        if next.is_none() {
+            return all;
+        }
+        after = next;
+    }
+}
+
+#[test]
+fn a_look_does_not_pass_what_is_gone_from_the_head_of_a_lane() {
+    let (mut bench, counted) = stored(2000, 10);
+    let number = bench.described().definition.number;
+    for _ in 0..19 {
+        let got = bench.receive_unchecked(JOBS, 100);
+        let receipts = got.iter().map(|delivery| delivery.receipt).collect();
+        let ack = Ack { queue: JOBS.into(), receipts };
+        bench.rig.apply(TENANT, &Command::Ack(ack).encode()).expect("readable");
+    }
+    let before = counted.rows.load(Ordering::Relaxed);
+    assert_eq!(visible(&bench.rig.rows, number, 1000).len(), 100);
+    let passed = counted.rows.load(Ordering::Relaxed) - before;
+    assert!((100..300).contains(&passed), "{passed} rows for 100 messages");
+}
+
+/// Rows of which what the queue counts was read before.
+struct CountedBefore<'a> {
+    counts: (Vec<u8>, Bytes),
+    rows: &'a Rows,
+}
+
+impl ReadRows for CountedBefore<'_> {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        let (counts_key, counts) = &self.counts;
+        if key == counts_key { Some(counts.clone()) } else { self.rows.get(key) }
+    }
+
+    fn scan(&self, scan: &Scan) -> Vec<(Bytes, Bytes)> {
+        self.rows.scan(scan)
+    }
+}
+
+#[test]
+fn a_look_finds_what_came_after_it_read_where_lanes_begin() {
+    let mut bench = standard();
+    let with = |priority, text: &str| NewMessage { priority, ..new(text) };
+    bench.send_all(["a", "b", "c"].map(|text| with(3, text)).to_vec());
+    let number = bench.described().definition.number;
+    let counts_key = crate::query::counts_row(TENANT, number);
+    let counts = bench.rig.rows.get(&counts_key).expect("it is there");
+    let got = bench.receive(2);
+    bench.ack(&[got[0].receipt]);
+    bench.nack(got[1].receipt, Some(0));
+    bench.send_all(vec![with(9, "high"), with(3, "d"), with(0, "low")]);
+    let rows = CountedBefore { counts: (counts_key, counts), rows: &bench.rig.rows };
+    for limit in [1, 2, 100] {
+        assert_eq!(visible(&rows, number, limit), ["low", "c", "d", "b", "high"]);
+        assert_eq!(visible(rows.rows, number, limit), ["low", "c", "d", "b", "high"]);
+    }
 }
 
 #[test]
