@@ -60,11 +60,16 @@ impl Desk<'_, '_> {
         }
         let key = waiting_key(self.tenant(), self.number(), &name, sequence);
         self.put_message(key, &message, new);
+        let mut waits_behind = false;
         self.change_group(&name, |group| {
+            waits_behind = new && group.waiting > 0 && group.wake_ms.is_some();
             group.first = if group.waiting == 0 { sequence } else { group.first.min(sequence) };
             group.waiting += 1;
         });
-        self.look_at_group(&name);
+        // It changes nothing for the first, which is large perhaps: that is not read for each behind it.
+        if !waits_behind {
+            self.look_at_group(&name);
+        }
         self.watch_age(&message);
     }
 

@@ -132,6 +132,25 @@ fn a_receive_costs_the_same_however_much_waits_in_a_blocked_group() {
     assert_eq!(looks_beside_a_blocked_group(5000), few);
 }
 
+#[test]
+fn sending_behind_a_large_message_that_waits_for_another_try_does_not_read_it() {
+    let (mut bench, counted) = on_counted(Mode::Fifo);
+    bench.send_all(vec![grouped("g", &"x".repeat(256 << 10))]);
+    let poison = bench.receive(1).remove(0);
+    bench.nack(poison.receipt, Some(60_000));
+    bench.rig.checkpoint();
+    let before = counted.looks.load(Ordering::Relaxed);
+    let messages = (0..100).map(|n| grouped("g", &n.to_string())).collect();
+    let send = Command::Send(Send { queue: JOBS.into(), messages });
+    bench.rig.apply(TENANT, &send.encode()).expect("readable");
+    assert_eq!(counted.looks.load(Ordering::Relaxed) - before, 0);
+    bench.check();
+    assert!(bench.receive(1).is_empty(), "all wait behind the first");
+    bench.advance(60_000);
+    let order: Vec<u64> = bench.receive(200).iter().map(|got| got.sequence).collect();
+    assert!(order.into_iter().eq(1..=101));
+}
+
 /// Visible messages as looks of so many show them, page after page.
 fn visible(rows: &impl ReadRows, queue: u64, limit: usize) -> Vec<String> {
     let (mut all, mut after) = (Vec::new(), None::<Vec<u8>>);
