@@ -22,6 +22,20 @@ const AGE_EVERY_MS: u64 = 1000;
 /// Nor is one with order, which is searched from end to end.
 const GROUPS_AGE_EVERY_MS: u64 = 60_000;
 
+/// What one timer has dropped, of all lanes together.
+#[derive(Default)]
+struct Dropped {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Dropped {
+    /// Rows that it may still drop, and their bytes.
+    fn left(&self) -> (usize, usize) {
+        (SWEEP_MAX - self.rows, SWEEP_BYTES_MAX.saturating_sub(self.bytes))
+    }
+}
+
 impl Desk<'_, '_> {
     pub(crate) fn set(&mut self, at_ms: u64) -> (u64, u64) {
         let mut payload = Vec::with_capacity(9 + self.name.len());
@@ -220,7 +234,10 @@ impl Desk<'_, '_> {
     fn drop_old_of_lanes(&mut self) {
         let now_ms = self.turn.now_ms();
         let lanes: Vec<u8> = self.counts.lanes.iter().map(|lane| lane.number).collect();
-        let next_ms = lanes.into_iter().filter_map(|lane| self.drop_old_of_lane(lane)).min();
+        let mut dropped = Dropped::default();
+        let next_ms =
+            lanes.into_iter().filter_map(|lane| self.drop_old_of_lane(lane, &mut dropped));
+        let next_ms = next_ms.min();
         if let Some(next_ms) = next_ms {
             let more = next_ms <= now_ms;
             let at_ms =
@@ -231,19 +248,19 @@ impl Desk<'_, '_> {
 
     /// Drops what is too old of a lane. When the first that is left is too old, or perhaps is; none
     /// is left when there is no such time.
-    fn drop_old_of_lane(&mut self, number: u8) -> Option<u64> {
-        let (mut rows, mut bytes) = (0, 0);
+    fn drop_old_of_lane(&mut self, number: u8, dropped: &mut Dropped) -> Option<u64> {
+        // Mostly the first is young enough, and nothing behind it need be read.
+        let mut at_once = 1;
         loop {
             let lane = *self.counts.lanes.iter().find(|lane| lane.number == number)?;
             if lane.len == 0 {
                 return None;
             }
-            if rows >= SWEEP_MAX || bytes >= SWEEP_BYTES_MAX {
+            let (rows_left, bytes_left) = dropped.left();
+            if rows_left == 0 || bytes_left == 0 || self.has_read_enough() {
                 return Some(self.turn.now_ms());
             }
-            // Mostly the first is young enough, and nothing behind it need be read.
-            let at_once = if rows == 0 { 1 } else { LANE_AT_ONCE };
-            for (position, row) in self.front(lane, at_once, SWEEP_BYTES_MAX - bytes) {
+            for (position, row) in self.front(lane, at_once.min(rows_left), bytes_left) {
                 let message = Message::decode(&row);
                 if !self.expires(&message) {
                     let retention_ms = self.settings().retention_ms;
@@ -251,9 +268,10 @@ impl Desk<'_, '_> {
                 }
                 self.pop(number, position);
                 self.counts.visible -= 1;
-                rows += 1;
-                bytes += row.len();
+                dropped.rows += 1;
+                dropped.bytes += row.len();
             }
+            at_once = LANE_AT_ONCE;
         }
     }
 

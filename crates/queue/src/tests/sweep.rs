@@ -182,6 +182,25 @@ fn a_receive_drops_no_more_old_messages_than_it_may() {
 }
 
 #[test]
+fn what_one_timer_drops_of_many_lanes_is_bounded_for_all_of_them_together() {
+    for (batches, bytes, bound) in [(1, 256 << 10, AT_ONCE), (10, 10, 1..=256)] {
+        let settings = Settings { retention_ms: 60_000, ..Settings::usual(Mode::Standard) };
+        let mut bench = bench(settings);
+        for priority in 0..10 {
+            let message = NewMessage { priority, ..new(&"x".repeat(bytes)) };
+            for _ in 0..batches {
+                bench.send_all(vec![message.clone(); 10]);
+            }
+        }
+        later(&mut bench, 60_000);
+        let expired = bench.described().counts.totals.expired;
+        assert!(bound.contains(&expired), "{expired} of {bytes} bytes");
+        bench.advance(0);
+        assert_eq!(bench.described().counts.totals.expired, 100 * batches);
+    }
+}
+
+#[test]
 fn a_receive_that_comes_to_an_old_message_begins_no_search_of_all_groups() {
     let retention_ms = 600_000;
     let mut bench = bench(Settings { retention_ms, ..Settings::usual(Mode::Fifo) });
