@@ -139,7 +139,8 @@ pub struct Join {
     pub group: String,
     /// Who.
     pub member: String,
-    /// A member who is not heard of for so long is one no more.
+    /// A member who is not heard of for so long, and a third longer, is one no more: who was heard of
+    /// lately is not asked to join again.
     pub session_ms: u64,
     /// Where a new group begins; partitions that are not here, at their beginning. Without meaning
     /// for a group that is there.

@@ -114,7 +114,7 @@ pub(crate) fn join(turn: &mut Turn<'_>, join: &Join) -> Reply {
     let seen = Seen { session_ms: join.session_ms, seen_ms: turn.now_ms(), told };
     turn.put(member_key(tenant, id, &join.group, &join.member), seen.encode());
     let told_anew = std::mem::replace(&mut group.told, told) != told;
-    let armed = arm(turn, &mut group, (&join.stream, id, &join.group), seen.lost_ms());
+    let armed = arm(turn, &mut group, (&join.stream, id, &join.group), seen.member().lost_ms());
     if changed || armed || told_anew {
         keep(turn, id, &join.group, &group, changed);
     }
@@ -158,7 +158,7 @@ pub(crate) fn look_for_lost(
     let mut lost = false;
     let mut next_ms: Option<u64> = None;
     for (member, known) in members(turn.rows(), turn.tenant(), id, name) {
-        let lost_ms = known.seen_ms.saturating_add(known.session_ms);
+        let lost_ms = known.lost_ms();
         if lost_ms <= now_ms {
             remove(turn, &mut group, id, name, &member);
             lost = true;

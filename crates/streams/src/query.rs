@@ -318,16 +318,22 @@ pub fn group_names(
 pub struct Member {
     /// When.
     pub seen_ms: u64,
-    /// Without word for so long it is lost.
+    /// Without word for so long it is lost, or a third later.
     pub session_ms: u64,
 }
 
 impl Member {
-    /// Whether a join now would only say again what is known. A third of the session: two more may
-    /// get lost before the member is.
+    /// Whether a join now would only say again what is known: for a third of the session.
     #[must_use]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.seen_ms.saturating_add(self.session_ms / 3)
+    }
+
+    /// When it is lost. A third of the session later than it was last seen to be there, as it may have
+    /// been there since without a join: it has its whole session after that. *(frozen)*
+    pub(crate) fn lost_ms(&self) -> u64 {
+        let Member { seen_ms, session_ms } = *self;
+        seen_ms.saturating_add(session_ms).saturating_add(session_ms.div_ceil(3))
     }
 }
 
@@ -348,8 +354,7 @@ pub fn members(
 }
 
 fn member(row: &[u8]) -> Member {
-    let Seen { session_ms, seen_ms, .. } = Seen::decode(row);
-    Member { seen_ms, session_ms }
+    Seen::decode(row).member()
 }
 
 /// What a group has committed: the next offset of each partition of which it has done anything. At
@@ -370,26 +375,27 @@ pub fn committed(
 }
 
 /// What a member has to do, when that can be told without a [`Join`](crate::Join): it was heard of
-/// lately, its group knows all partitions, and none of its own was sought, or came to it, since it last
-/// joined: a commit without an epoch counts as one of then. At the stream's home.
+/// lately, with the session that it has now, its group knows all partitions, and none of its own was
+/// sought, or came to it, since it last joined: a commit without an epoch counts as one of then. At the
+/// stream's home.
 #[must_use]
 pub fn standing(
     rows: &impl ReadRows,
     tenant: TenantId,
     stream: &Definition,
     group_name: &str,
-    member_name: &str,
+    (member_name, session_ms): (&str, u64),
     now_ms: u64,
 ) -> Option<Standing> {
     let id = stream.id;
-    let seen = rows.get(&member_key(tenant, id, group_name, member_name))?;
+    let seen = Seen::decode(&rows.get(&member_key(tenant, id, group_name, member_name))?);
     let known = group(&rows.get(&group_key(tenant, id, group_name))?);
-    if !member(&seen).is_fresh(now_ms) || known.partitions != stream.settings.partitions {
+    let is_said = seen.session_ms == session_ms && seen.member().is_fresh(now_ms);
+    if !is_said || known.partitions != stream.settings.partitions {
         return None;
     }
     let owned = known.owners.get(member_name)?;
-    let told = Seen::decode(&seen).told;
-    if owned.iter().any(|(_, since)| *since > told) {
+    if owned.iter().any(|(_, since)| *since > seen.told) {
         return None;
     }
     Some(stand(rows, tenant, id, group_name, known.epoch, owned))

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MACHINE;
 use crate::command::{Retention, Settings, StreamId};
+use crate::query::Member;
 
 /// What a stream is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,8 +131,8 @@ impl Seen {
         read_second("a member of a group", row)
     }
 
-    pub(crate) fn lost_ms(&self) -> u64 {
-        self.seen_ms.saturating_add(self.session_ms)
+    pub(crate) fn member(&self) -> Member {
+        Member { seen_ms: self.seen_ms, session_ms: self.session_ms }
     }
 }
 

@@ -37,6 +37,10 @@ pub(crate) struct Place {
 }
 
 impl Fetch {
+    fn session_ms(&self) -> u64 {
+        u64::try_from(self.session.as_millis()).expect("bounded by the edge")
+    }
+
     /// Where the member says that it is in a partition. What was known before the partition changed hands,
     /// or before a seek, is no place to go on from, nor is what will be known.
     fn own(&self, standing: &Standing, owned: &Owned) -> Option<u64> {
@@ -80,7 +84,7 @@ pub(crate) async fn fetch(
     fetch: &Fetch,
     wait: Duration,
 ) -> Result<Got, NoFetch> {
-    let mut got = look(edge, caller, fetch).await?;
+    let got = look(edge, caller, fetch).await?;
     if wait.is_zero() || !got.records.is_empty() {
         return Ok(got);
     }
@@ -89,21 +93,22 @@ pub(crate) async fn fetch(
     let _counted = caller.wait(lines.len())?;
     let deadline = Instant::now() + wait;
     let mut leaving = edge.leaving.subscribe();
+    let mut is_over = false;
     loop {
         let places = edge.node.wait_for_any(&lines);
         // What came between the last look and joining the lines called nobody.
         let again = look(edge, caller, fetch).await?;
         let changed =
             again.standing.epoch != got.standing.epoch || again.stream.id != got.stream.id;
-        if changed || !again.records.is_empty() {
+        if is_over || changed || !again.records.is_empty() {
             return Ok(again);
         }
-        got = again;
         tokio::select! {
             biased;
             () = places.called() => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(got),
-            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(got),
+            // The session of whoever is answered begins then: each answer follows a look.
+            () = tokio::time::sleep_until(deadline) => is_over = true,
+            _gone = leaving.wait_for(|leaving| *leaving) => return Ok(again),
             // Who waits is heard of.
             () = tokio::time::sleep(fetch.session / 3) => {}
         }
@@ -131,8 +136,9 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
     let node = edge.node.clone();
     let rows = node.rows(streams::place(tenant, &fetch.stream));
     let (group, member) = (fetch.group.clone(), fetch.member.clone());
-    let (known, now_ms) = (stream.clone(), node.now_ms());
-    let standing = move || streams::standing(&rows, tenant, &known, &group, &member, now_ms);
+    let (known, now_ms, session_ms) = (stream.clone(), node.now_ms(), fetch.session_ms());
+    let standing =
+        move || streams::standing(&rows, tenant, &known, &group, (&member, session_ms), now_ms);
     let standing = match edge.node.read(standing).await? {
         Some(standing) => standing,
         None => join(edge, caller, &stream, fetch).await?,
@@ -178,7 +184,7 @@ async fn join(
         stream: fetch.stream.clone(),
         group: fetch.group.clone(),
         member: fetch.member.clone(),
-        session_ms: u64::try_from(fetch.session.as_millis()).expect("bounded by the edge"),
+        session_ms: fetch.session_ms(),
         start: BTreeMap::new(),
         id: Some(stream.id),
     };

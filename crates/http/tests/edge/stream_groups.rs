@@ -80,13 +80,43 @@ async fn members_share_partitions_and_who_lost_one_cannot_commit_it() {
     assert_eq!(server.send("DELETE", path, "", "").await.status, 204);
     assert_eq!(server.fetch("s", "g", "a").await["partitions"], json!([0, 1, 2, 3]));
 
-    // One who is silent for a session is lost.
+    // One who is silent for a session, and a third of it, is lost.
     let ask = json!({"member": "c", "sessionSeconds": 60});
     Server::ok(&server.group("s", "g", "fetch", ask).await, 200);
-    ahead_ms.fetch_add(31_000, Ordering::SeqCst);
+    ahead_ms.fetch_add(41_000, Ordering::SeqCst);
     let half = server.fetch("s", "g", "c").await;
     assert_eq!(half["partitions"], json!([0, 1, 2, 3]), "a has a session of 30 s");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_member_has_its_session_after_each_answer() {
+    let (server, ahead_ms) = Server::start_product(2).await;
+    let server = Arc::new(server);
+    server.stream(json!({"name": "s"})).await;
+    server.append("s", numbers(2)).await;
+    let later = |ms: u64| ahead_ms.fetch_add(ms, Ordering::SeqCst);
+    server.fetch("s", "g", "m").await;
+    // So soon after the last one a fetch is not written down.
+    later(9_000);
+    let got = server.fetch("s", "g", "m").await;
+    later(25_000);
+    Server::ok(&server.commit("s", "g", "m", &got).await, 200);
+    // Nor is it how long a fetch waits, until it is answered.
+    let server_too = Arc::clone(&server);
+    let fetch = tokio::spawn(async move {
+        let ask = json!({"member": "m", "waitSeconds": 1});
+        let answer = server_too.group("s", "g", "fetch", ask).await;
+        drop(server_too);
+        answer
+    });
+    until_waiting(&server, 2).await;
+    later(20_000);
+    let nothing = answer(fetch).await;
+    assert_eq!((values(&nothing).len(), &nothing["epoch"]), (0, &got["epoch"]));
+    later(29_000);
+    Server::ok(&server.commit("s", "g", "m", &got).await, 200);
+    Arc::into_inner(server).expect("nobody else has it").stop().await;
 }
 
 #[tokio::test]
@@ -182,7 +212,7 @@ async fn a_seek_is_not_undone_by_who_fetched_before_it() {
     // Nor by a member who was lost meanwhile.
     seek("earliest").await;
     server.fetch("s", "g", "m").await;
-    ahead_ms.fetch_add(31_000, Ordering::SeqCst);
+    ahead_ms.fetch_add(41_000, Ordering::SeqCst);
     let sought = seek("earliest").await;
     commit(plain.clone()).await.problem(409, "stale-member");
     assert_eq!(server.lag("s", "g").await, 20);

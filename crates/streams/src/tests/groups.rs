@@ -4,6 +4,8 @@ use super::*;
 
 const READERS: &str = "readers";
 const SESSION_MS: u64 = 30_000;
+/// Who was last heard of so long ago is lost.
+const LOST_MS: u64 = SESSION_MS + SESSION_MS / 3;
 
 /// The epochs of a group that was made at the start of the test, counted from one.
 fn epoch(number: u64) -> u64 {
@@ -21,18 +23,26 @@ impl Bench {
     }
 
     fn join_from(&mut self, group: &str, member: &str, start: &[(u16, u64)]) -> Reply {
+        self.join_with(group, (member, SESSION_MS), start)
+    }
+
+    fn join_with(&mut self, group: &str, member: (&str, u64), start: &[(u16, u64)]) -> Reply {
         self.apply(&Command::Join(Join {
             stream: CLICKS.into(),
             group: group.into(),
-            member: member.into(),
-            session_ms: SESSION_MS,
+            member: member.0.into(),
+            session_ms: member.1,
             start: start.iter().copied().collect(),
             id: self.id(),
         }))
     }
 
     fn join(&mut self, member: &str) -> Standing {
-        match self.try_join(member) {
+        self.join_for(member, SESSION_MS)
+    }
+
+    fn join_for(&mut self, member: &str, session_ms: u64) -> Standing {
+        match self.join_with(READERS, (member, session_ms), &[]) {
             Reply::Joined(standing) => standing,
             other => panic!("{other:?}"),
         }
@@ -79,8 +89,12 @@ impl Bench {
     }
 
     fn standing(&self, member: &str) -> Option<Standing> {
+        self.standing_at(member, SESSION_MS, self.rig.now_ms)
+    }
+
+    fn standing_at(&self, member: &str, session_ms: u64, at_ms: u64) -> Option<Standing> {
         let definition = self.definition();
-        standing(&self.rig.rows, TENANT, &definition, READERS, member, self.rig.now_ms)
+        standing(&self.rig.rows, TENANT, &definition, READERS, (member, session_ms), at_ms)
     }
 }
 
@@ -136,13 +150,41 @@ fn a_member_who_is_not_heard_of_is_lost_and_one_who_is_stays() {
     }
     assert_eq!(partitions(&bench.join("ann")), [0, 1]);
     assert_eq!(bench.commit("bob", epoch(2), &[(1, 1)]), stale(epoch(3)));
-    bench.advance(SESSION_MS - 1);
+    bench.advance(LOST_MS - 1);
     assert_eq!(bench.group().owners.len(), 1);
     bench.advance(1);
     assert_eq!((bench.group().owners.len(), bench.group().epoch), (0, epoch(4)));
     assert_eq!(bench.rig.ground.timers.in_memory(), 0);
     // The group stays, and the next member goes on where it was.
     assert_eq!(bench.join("ann").epoch, epoch(5));
+}
+
+#[test]
+fn a_member_has_its_session_after_it_was_last_there_without_a_join() {
+    for session_ms in [1, 2, 3, 1000, 30_000] {
+        let mut bench = bench(1);
+        bench.join_for("ann", session_ms);
+        let is_there = |at_ms: &u64| bench.standing_at("ann", session_ms, *at_ms).is_some();
+        let last_ms = (START_MS..).take_while(is_there).last().unwrap_or(START_MS);
+        assert_eq!(last_ms > START_MS, session_ms > 5, "{session_ms}");
+        bench.advance(last_ms - START_MS + session_ms);
+        assert_eq!(bench.commit("ann", epoch(1), &[(0, 1)]), done(&[(0, 1)]), "{session_ms}");
+    }
+}
+
+#[test]
+fn who_has_another_session_says_so() {
+    let mut bench = bench(1);
+    bench.join_for("ann", SESSION_MS);
+    assert_eq!(bench.standing_at("ann", 2 * SESSION_MS, START_MS), None);
+    let joined = bench.join_for("ann", 2 * SESSION_MS);
+    assert_eq!(bench.standing_at("ann", 2 * SESSION_MS, START_MS), Some(joined));
+    bench.advance(2 * LOST_MS - 1);
+    assert_eq!(bench.group().owners.len(), 1);
+    // And a shorter one.
+    bench.join_for("ann", SESSION_MS);
+    bench.advance(LOST_MS);
+    assert_eq!(bench.group().owners.len(), 0);
 }
 
 #[test]

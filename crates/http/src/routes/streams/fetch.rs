@@ -99,7 +99,8 @@ pub(super) struct FetchAsk {
     max_records: Option<u64>,
     /// 0 to 20; 0 when not given.
     wait_seconds: Option<u64>,
-    /// A member who is not heard of for so long is one no more. 1 to 3600; 30 when not given.
+    /// A member who does not fetch for so long is one no more, then or up to a third later. 1 to
+    /// 3600; 30 when not given.
     session_seconds: Option<u64>,
     /// Where to read on in these partitions, instead of at the committed offset: `nextOffsets` of
     /// what was fetched before. With `epoch`.

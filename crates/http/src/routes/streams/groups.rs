@@ -91,7 +91,7 @@ struct MemberView {
     partitions: Vec<u16>,
     #[schema(value_type = String, format = DateTime)]
     last_seen_at: Rfc3339,
-    /// It is lost when it is not heard of for so long.
+    /// It is lost when it is not seen for so long and a third of it.
     session_seconds: u64,
 }
 

@@ -78,7 +78,8 @@ impl Group {
     /// Members who were not heard of for too long are lost. Whether any was.
     pub(super) fn lose(&mut self, now_ms: u64, partitions: u16) -> bool {
         let before = self.members.len();
-        self.members.retain(|member| member.seen_ms + member.session_ms > now_ms);
+        let lost_ms = |m: &Member| m.seen_ms + m.session_ms + m.session_ms.div_ceil(3);
+        self.members.retain(|member| lost_ms(member) > now_ms);
         let lost = self.members.len() < before;
         if lost {
             self.rebalance(partitions);
