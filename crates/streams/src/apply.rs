@@ -113,7 +113,7 @@ fn make(turn: &mut Turn<'_>, create: &Create) -> Reply {
     Reply::Created { id, new: true }
 }
 
-/// Groups find new partitions when a member is next heard of.
+/// Groups deal new partitions out when a member is next heard of: those who wait are called.
 fn change(turn: &mut Turn<'_>, update: &Update) -> Reply {
     let Some(mut stream) = find(turn, &update.stream) else {
         return Reply::Refused(Refusal::NoStream);
@@ -132,6 +132,9 @@ fn change(turn: &mut Turn<'_>, update: &Update) -> Reply {
     stream.updated_ms = turn.now_ms();
     show(turn, &update.stream, &stream);
     let (id, version, retention) = (stream.id, stream.version, update.settings.retention);
+    if before.partitions < update.settings.partitions {
+        group::call_all(turn, id);
+    }
     if before.retention != retention {
         // Appends bring it too, but a partition may never get another one.
         for partition in 0..before.partitions {

@@ -307,6 +307,15 @@ pub(crate) fn delete(turn: &mut Turn<'_>, stream_name: &str, name: &str) -> Repl
     Reply::GroupDeleted
 }
 
+/// Has whoever waits in a group of a stream look again, after the stream has been shown: there are
+/// [`GROUPS_MAX`] groups at most.
+pub(crate) fn call_all(turn: &mut Turn<'_>, id: StreamId) {
+    let prefix = key(turn.tenant(), b'g', id);
+    for (key, row) in turn.rows().scan(&Scan::prefix(&prefix)) {
+        turn.publish(key, Some(row));
+    }
+}
+
 /// Before the rows of a group are deleted.
 fn forget(turn: &mut Turn<'_>, id: StreamId, name: &str, group: &GroupRow) {
     if let Some(armed) = group.watch {

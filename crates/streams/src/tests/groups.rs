@@ -403,6 +403,25 @@ fn new_partitions_are_dealt_out_when_a_member_is_next_heard_of() {
 }
 
 #[test]
+fn who_waits_in_any_group_is_called_when_there_are_more_partitions() {
+    let mut bench = bench(2);
+    bench.join("ann");
+    bench.join_from("others", "bob", &[]);
+    let id = bench.definition().id;
+    let keys = [READERS, "others"].map(|group| group_row(TENANT, id, group));
+    let mut is_called = |settings| {
+        for key in &keys {
+            bench.rig.views.remove(key.as_slice());
+        }
+        bench.update(settings);
+        keys.each_ref().map(|key| wakes(key) && bench.rig.views.contains_key(key.as_slice()))
+    };
+    assert_eq!(is_called(settings(3)), [true, true]);
+    // Who would look again without need is not.
+    assert_eq!(is_called(settings(3)), [false, false]);
+}
+
+#[test]
 fn groups_go_when_nobody_is_in_them_and_with_their_stream() {
     let mut bench = bench(2);
     let delete = Command::DeleteGroup { stream: CLICKS.into(), group: READERS.into() };
