@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kernel::{TenantId, VirtualShard};
 use node::Node;
-use streams::{Command, Definition, Join, Owned, Record, Reply, Standing};
+use streams::{Command, Join, Owned, Record, Reply, Standing, StreamId};
 use tokio::time::Instant;
 
 use super::{anywhere, find, is_still, partition, submit};
@@ -20,6 +20,8 @@ pub(crate) const FETCH_BYTES: usize = 1 << 20;
 /// What a member asks for.
 pub(crate) struct Fetch {
     pub(crate) stream: String,
+    /// That of the stream when it was asked for: another that has its name since is not meant.
+    pub(crate) id: StreamId,
     pub(crate) group: String,
     pub(crate) member: String,
     pub(crate) max_records: usize,
@@ -60,7 +62,6 @@ pub(crate) struct Got {
     pub(crate) standing: Standing,
     /// With their partitions: those of one together, in order.
     pub(crate) records: Vec<(u16, Record)>,
-    stream: Definition,
 }
 
 /// Why there is nothing to get.
@@ -98,8 +99,7 @@ pub(crate) async fn fetch(
         let places = edge.node.wait_for_any(&lines);
         // What came between the last look and joining the lines called nobody.
         let again = look(edge, caller, fetch).await?;
-        let changed =
-            again.standing.epoch != got.standing.epoch || again.stream.id != got.stream.id;
+        let changed = again.standing.epoch != got.standing.epoch;
         if is_over || changed || !again.records.is_empty() {
             return Ok(again);
         }
@@ -117,7 +117,7 @@ pub(crate) async fn fetch(
 
 /// The lines in which whoever waits for this is called: of the group, and of each partition.
 fn lines(tenant: TenantId, got: &Got, fetch: &Fetch) -> Vec<(VirtualShard, Vec<u8>)> {
-    let id = got.stream.id;
+    let id = fetch.id;
     let partition = |owned: &Owned| {
         let place = streams::partition_place(tenant, id, owned.partition);
         (place, streams::partition_row(tenant, id, owned.partition))
@@ -133,15 +133,18 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
     let Some(stream) = find(edge, tenant, &fetch.stream).await? else {
         return Err(NoFetch::Refused(streams::Refusal::NoStream));
     };
+    if stream.id != fetch.id {
+        return Err(NoFetch::Refused(streams::Refusal::Gone));
+    }
     let node = edge.node.clone();
     let rows = node.rows(streams::place(tenant, &fetch.stream));
     let (group, member) = (fetch.group.clone(), fetch.member.clone());
-    let (known, now_ms, session_ms) = (stream.clone(), node.now_ms(), fetch.session_ms());
+    let (now_ms, session_ms) = (node.now_ms(), fetch.session_ms());
     let standing =
-        move || streams::standing(&rows, tenant, &known, &group, (&member, session_ms), now_ms);
+        move || streams::standing(&rows, tenant, &stream, &group, (&member, session_ms), now_ms);
     let standing = match edge.node.read(standing).await? {
         Some(standing) => standing,
-        None => join(edge, caller, &stream, fetch).await?,
+        None => join(edge, caller, fetch).await?,
     };
     let owned = standing.owned.iter();
     let own = |owned: &Owned| Some((owned.partition, fetch.own(&standing, owned)?));
@@ -151,7 +154,7 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
     // Nobody's first partition is always read first: the others would have to wait for it.
     let first = anywhere(edge) % (from.len() as u64).max(1);
     from.rotate_left(usize::try_from(first).expect("less than there are"));
-    let (id, max_records) = (stream.id, fetch.max_records);
+    let (id, max_records) = (fetch.id, fetch.max_records);
     let records = move || {
         behind_end(&node, tenant, id, &own).map_or_else(
             || Ok(read(&node, tenant, id, &from, max_records)),
@@ -159,7 +162,7 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
         )
     };
     match edge.node.read(records).await? {
-        Ok(records) => Ok(Got { standing, records, stream }),
+        Ok(records) => Ok(Got { standing, records }),
         Err(behind_end) => {
             // Of a stream that was deleted meanwhile there is no end.
             let is_there = is_still(edge, tenant, &fetch.stream, id).await?;
@@ -169,14 +172,9 @@ async fn look(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Got, NoFetc
 }
 
 /// Says that the member takes part.
-async fn join(
-    edge: &Edge,
-    caller: &Caller,
-    stream: &Definition,
-    fetch: &Fetch,
-) -> Result<Standing, NoFetch> {
+async fn join(edge: &Edge, caller: &Caller, fetch: &Fetch) -> Result<Standing, NoFetch> {
     let home = streams::place(caller.tenant, &fetch.stream);
-    let group = streams::group_row(caller.tenant, stream.id, &fetch.group);
+    let group = streams::group_row(caller.tenant, fetch.id, &fetch.group);
     if edge.node.view_or_row(home, group).await?.is_none() {
         caller.check_room(true)?;
     }
@@ -186,7 +184,7 @@ async fn join(
         member: fetch.member.clone(),
         session_ms: fetch.session_ms(),
         start: BTreeMap::new(),
-        id: Some(stream.id),
+        id: Some(fetch.id),
     };
     let join = Command::Join(join);
     match submit(edge, caller.tenant, &fetch.stream, None, &join).await? {
@@ -201,7 +199,7 @@ async fn join(
 fn behind_end(
     node: &Node,
     tenant: TenantId,
-    id: streams::StreamId,
+    id: StreamId,
     own: &[(u16, u64)],
 ) -> Option<(u16, u64)> {
     own.iter().find_map(|&(number, offset)| {
@@ -214,7 +212,7 @@ fn behind_end(
 fn read(
     node: &Node,
     tenant: TenantId,
-    id: streams::StreamId,
+    id: StreamId,
     from: &[(u16, u64)],
     max_records: usize,
 ) -> Vec<(u16, Record)> {
@@ -243,6 +241,7 @@ mod tests {
     fn own_positions_hold_until_the_partition_changes_hands() {
         let mut fetch = Fetch {
             stream: "s".into(),
+            id: StreamId { shard: 0, number: 1 },
             group: "g".into(),
             member: "m".into(),
             max_records: 1,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use kernel::{Envelope, TenantId};
+use node::Node;
 use serde_json::{Value, json};
+use streams::{Command, Create, Reply, Retention, Settings};
 
 use crate::harness::{Answer, Server};
 use crate::streams::{JSON, numbers, values};
@@ -317,6 +320,42 @@ async fn who_waits_gets_what_comes_and_hears_of_changes() {
     gone.await.expect("no panic").problem(404, "not-found");
     until_waiting(&server, 0).await;
     Arc::into_inner(server).expect("nobody else has it").stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_has_nothing_to_do_with_another_stream_of_the_name() {
+    let (server, _) = Server::start_product(2).await;
+    let server = Arc::new(server);
+    server.stream(json!({"name": "s"})).await;
+    let fetch = waiting(&server, "g", "m");
+    until_waiting(&server, 2).await;
+    // Whoever waits is on this thread, and sees nothing of what happens between the two.
+    let node = server.node.clone();
+    std::thread::scope(|scope| scope.spawn(|| make_anew(&node)).join().expect("no panic"));
+    let detail = fetch.await.expect("no panic").problem(404, "not-found");
+    assert!(detail.contains("deleted meanwhile"), "{detail}");
+    // Nor has it joined a group of that.
+    server.get("/v1/streams/s/groups/g").await.problem(404, "not-found");
+    until_waiting(&server, 0).await;
+    Arc::into_inner(server).expect("nobody else has it").stop().await;
+}
+
+/// Deletes the stream `s`, and makes another of its name. Blocks.
+fn make_anew(node: &Node) {
+    let settings = Settings { partitions: 1, retention: Retention::default() };
+    let submit = async |command: Command| {
+        let (machine, tenant) = (streams::MACHINE, TenantId(1));
+        let (idempotency, command) = (None, command.encode());
+        let envelope = Envelope { machine, tenant, idempotency, command };
+        let reply = node.submit(streams::place(tenant, "s"), envelope).await.expect("taken");
+        Reply::decode(&reply).expect("a reply")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        assert_eq!(submit(Command::Delete { stream: "s".into() }).await, Reply::Deleted);
+        let made = submit(Command::Create(Create { stream: "s".into(), settings })).await;
+        assert!(matches!(made, Reply::Created { new: true, .. }), "{made:?}");
+    });
 }
 
 #[tokio::test]

@@ -176,6 +176,7 @@ pub(super) async fn fetch(
     };
     let fetch = Fetch {
         stream,
+        id: definition.id,
         group,
         member: ask.member,
         max_records: usize::try_from(max).expect("a thousand at most"),
