@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::codec::Reader;
 use crate::entry::IdempotencyKey;
 use crate::machine::kernel_key;
-use crate::rows::{ReadRows, Rows};
+use crate::rows::{ReadRows, Rows, Scan};
 
 /// What is known of a request that carries a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,16 +28,34 @@ fn row_key(key: &[u8]) -> Vec<u8> {
     row
 }
 
+/// Body and answer.
+fn read(value: Bytes) -> ([u8; 16], Bytes) {
+    let mut reader = Reader::new(value);
+    (reader.array16().expect("written by remember"), reader.rest())
+}
+
 /// Looks a request up.
 #[must_use]
 pub fn look_up(rows: &impl ReadRows, key: &IdempotencyKey) -> Known {
-    let Some(value) = rows.get(&row_key(&key.key)) else { return Known::New };
-    let mut reader = Reader::new(value);
-    if reader.array16().expect("written by remember") == key.body {
-        Known::Answered(reader.rest())
-    } else {
-        Known::Conflict
+    match rows.get(&row_key(&key.key)).map(read) {
+        None => Known::New,
+        Some((body, answer)) if body == key.body => Known::Answered(answer),
+        Some(_) => Known::Conflict,
     }
+}
+
+/// The body that a key was used with.
+#[must_use]
+pub fn body_of(rows: &impl ReadRows, key: &[u8; 16]) -> Option<[u8; 16]> {
+    rows.get(&row_key(key)).map(|value| read(value).0)
+}
+
+/// The bodies that keys were used with which begin with this: one look at a range, which costs as much
+/// as some ten at keys.
+#[must_use]
+pub fn bodies_of(rows: &impl ReadRows, beginning: &[u8]) -> Vec<[u8; 16]> {
+    let found = rows.scan(&Scan::prefix(&row_key(beginning)));
+    found.into_iter().map(|(_, value)| read(value).0).collect()
 }
 
 /// Keeps an answer.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use kernel::id::digest;
-use kernel::idempotency::{Known, look_up};
+use kernel::idempotency::{bodies_of, body_of};
 use kernel::{IdempotencyKey, TenantId};
 use node::{Node, Refusal};
 use streams::{Append, Appended, Command, Definition, NewRecord, Reply, StreamId};
@@ -20,6 +20,9 @@ use crate::problem::Problem;
 
 /// Partitions that the records without a key of one request go to, at most: each costs a command.
 const SPREAD_MAX: u16 = 8;
+
+/// With more partitions in a shard, a look at all keys of a request in it costs less than one at each.
+const KEYS_BY_ONE: usize = 16;
 
 /// Where a record is.
 #[derive(Clone, Copy)]
@@ -72,21 +75,33 @@ fn split(records: Vec<(usize, NewRecord)>, partitions: u16, start: u64) -> BTree
     parts
 }
 
-/// The key of what a request puts into a partition. How the request was split is part of the body:
-/// with more partitions than before it would be split in another way.
+/// What the keys of all parts of a request begin with, and no others'.
+fn part_keys(whole: IdempotencyKey, id: StreamId) -> [u8; 14] {
+    let of_request = digest(&[&whole.key, &id.shard.to_be_bytes(), &id.number.to_be_bytes()]);
+    *of_request.first_chunk().expect("a digest is longer")
+}
+
+/// How a request was split is part of its body: with more partitions than before it would be split in
+/// another way.
+fn part_body(whole: IdempotencyKey, partitions: u16) -> [u8; 16] {
+    digest(&[&whole.body, &partitions.to_be_bytes()])
+}
+
+/// The key of what a request puts into a partition.
 fn part_key(
     whole: IdempotencyKey,
     id: StreamId,
     partition: u16,
     partitions: u16,
 ) -> IdempotencyKey {
-    let [shard, partition] = [id.shard, partition].map(u16::to_be_bytes);
-    let key = digest(&[&whole.key, &shard, &id.number.to_be_bytes(), &partition]);
-    let body = digest(&[&whole.body, &partitions.to_be_bytes()]);
-    IdempotencyKey { key, body }
+    let mut key = [0; 16];
+    key[..14].copy_from_slice(&part_keys(whole, id));
+    key[14..].copy_from_slice(&partition.to_be_bytes());
+    IdempotencyKey { key, body: part_body(whole, partitions) }
 }
 
 /// What is known of a request with a key.
+#[derive(Debug, PartialEq, Eq)]
 enum Before {
     /// Nothing.
     New,
@@ -96,25 +111,27 @@ enum Before {
     Conflict,
 }
 
-/// Looks for a request in every partition: which of them it went to depends on its body. Blocks.
+/// Looks for parts of a request in every partition: which of them it went to depends on its body, and
+/// any of its parts may be the only one that was done. Blocks.
 fn before(node: &Node, tenant: TenantId, stream: &Definition, whole: IdempotencyKey) -> Before {
-    let now = stream.settings.partitions;
-    for partition in 0..now {
-        let rows = node.rows(streams::partition_place(tenant, stream.id, partition));
-        let known =
-            |partitions: u16| look_up(&rows, &part_key(whole, stream.id, partition, partitions));
-        match known(now) {
-            Known::New => {}
-            Known::Answered(_) => return Before::Done { partitions: now },
-            Known::Conflict => {
-                // Perhaps it was split when the stream had fewer.
-                let fewer =
-                    (1..now).rev().find(|fewer| matches!(known(*fewer), Known::Answered(_)));
-                return fewer.map_or(Before::Conflict, |partitions| Before::Done { partitions });
-            }
-        }
+    let (id, now) = (stream.id, stream.settings.partitions);
+    let mut bodies: Vec<[u8; 16]> =
+        if usize::from(now) <= KEYS_BY_ONE * usize::from(node.shard_count()) {
+            let rows = |partition| node.rows(streams::partition_place(tenant, id, partition));
+            let key = |partition| part_key(whole, id, partition, now).key;
+            (0..now).filter_map(|partition| body_of(&rows(partition), &key(partition))).collect()
+        } else {
+            let keys = part_keys(whole, id);
+            node.all_rows().iter().flat_map(|rows| bodies_of(rows, &keys)).collect()
+        };
+    bodies.sort_unstable();
+    bodies.dedup();
+    if bodies.is_empty() {
+        return Before::New;
     }
-    Before::New
+    // Perhaps it was split when the stream had fewer.
+    let then = (1..=now).rev().find(|then| bodies.contains(&part_body(whole, *then)));
+    then.map_or(Before::Conflict, |partitions| Before::Done { partitions })
 }
 
 /// Appends records, each with its place in the request, and says of each place what came of it.
@@ -178,6 +195,10 @@ pub(crate) async fn append(
 
 #[cfg(test)]
 mod tests {
+    use kernel::Envelope;
+    use node::NodeConfig;
+    use streams::{Retention, Settings};
+
     use super::*;
 
     fn records(keys: &[Option<&str>]) -> Vec<(usize, NewRecord)> {
@@ -222,5 +243,54 @@ mod tests {
         assert!(others.iter().all(|other| other.key != part.key), "{others:?}");
         assert_eq!(part_key(whole, id, 0, 5).key, part.key);
         assert_ne!(part_key(whole, id, 0, 5).body, part.body, "it was split in another way");
+    }
+
+    /// Of a stream that has so many partitions now.
+    fn definition(partitions: u16) -> Definition {
+        let settings = Settings { partitions, retention: Retention::default() };
+        let id = StreamId { shard: 1, number: 2 };
+        Definition { id, version: 1, created_ms: 0, updated_ms: 0, settings, groups: 0 }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_known_by_any_of_its_parts_however_many_partitions_there_are_now() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data_dir = folder.path().join("data");
+        let config = NodeConfig { data_dir, shards: Some(2), ..NodeConfig::default() };
+        let node = Node::start(config).expect("a node");
+        let tenant = TenantId(7);
+        // Few, which are looked at one by one, and many; the last part of the first request in each.
+        let many = 3 * u16::try_from(KEYS_BY_ONE).expect("few");
+        for (number, partition) in (0..).zip([0, 1, 2, 3, many / 2, many - 2]) {
+            let whole = IdempotencyKey { key: [number; 16], body: [2; 16] };
+            let other = IdempotencyKey { body: [3; 16], ..whole };
+            let then = definition(partition + 1);
+            let done = part_key(whole, then.id, partition, partition + 1);
+            let append = Append {
+                id: then.id,
+                partition,
+                version: 1,
+                retention: Retention::default(),
+                records: vec![NewRecord { key: None, value: "1".into() }],
+            };
+            let envelope = Envelope {
+                machine: streams::MACHINE,
+                tenant,
+                idempotency: Some(done),
+                command: Command::Append(append).encode(),
+            };
+            let known = |now: u16, whole| before(&node, tenant, &definition(now), whole);
+            assert_eq!(known(many, whole), Before::New);
+            let at = streams::partition_place(tenant, then.id, partition);
+            node.submit(at, envelope).await.expect("appended");
+            for now in [partition + 1, partition + 2, many - 1, many] {
+                let partitions = partition + 1;
+                assert_eq!(known(now, whole), Before::Done { partitions }, "{partition} {now}");
+                assert_eq!(known(now, other), Before::Conflict, "{partition} {now}");
+            }
+            let stranger = IdempotencyKey { key: [99; 16], ..whole };
+            assert_eq!(known(many, stranger), Before::New);
+        }
+        node.shutdown().await;
     }
 }

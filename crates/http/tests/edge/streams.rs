@@ -195,8 +195,14 @@ async fn what_was_answered_outlives_a_restart() {
 
 #[tokio::test]
 async fn an_append_with_a_key_is_done_once() {
+    for partitions in [4, 100] {
+        check_done_once(partitions).await;
+    }
+}
+
+async fn check_done_once(partitions: u16) {
     let (server, _) = Server::start_product(2).await;
-    server.stream(json!({"name": "s", "partitions": 4})).await;
+    server.stream(json!({"name": "s", "partitions": partitions})).await;
     let headers = format!("{JSON}idempotency-key: once\r\n");
     let append = async |records: Value| {
         let body = json!({"records": records}).to_string();
@@ -216,8 +222,9 @@ async fn an_append_with_a_key_is_done_once() {
         other.problem(422, "idempotency-conflict");
     }
     // With more partitions it would be split in another way, but it was split.
-    let more = server.send("PATCH", "/v1/streams/s", JSON, r#"{"partitions": 7}"#).await;
-    assert_eq!(Server::ok(&more, 200)["partitions"], 7);
+    let more = json!({"partitions": partitions + 3});
+    let changed = server.send("PATCH", "/v1/streams/s", JSON, &more.to_string()).await;
+    assert_eq!(Server::ok(&changed, 200)["partitions"], more["partitions"]);
     assert_eq!(Server::ok(&append(records).await, 200), first);
     append(json!([{"value": 1}])).await.problem(422, "idempotency-conflict");
     assert_eq!(server.look_at("/v1/streams/s").await["records"], 40);
