@@ -250,7 +250,7 @@ impl Client {
 
     /// Until when a call that begins now, and does not wait for anything, is tried.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.shared.retry.deadline
+        in_time(self.shared.retry.deadline)
     }
 
     /// Waits before another try; `false` if there is none any more.
@@ -297,7 +297,7 @@ impl Client {
 
     async fn tries(&self, call: Call) -> Result<(Response<Bytes>, Before), Error> {
         let retry = &self.shared.retry;
-        let deadline = Instant::now() + retry.deadline.saturating_add(call.wait);
+        let deadline = in_time(retry.deadline.saturating_add(call.wait));
         let deadline = call.deadline.map_or(deadline, |earlier| earlier.min(deadline));
         let mut key = call.keyed.then(new_key);
         let mut cut = false;
@@ -368,6 +368,13 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("server", &self.shared.base).finish_non_exhaustive()
     }
+}
+
+/// The moment after this time; one that is longer than clocks go ends with no process of ours.
+fn in_time(time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now + FAR)
 }
 
 /// What came before an answer.

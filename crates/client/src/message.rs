@@ -32,6 +32,28 @@ pub enum Attribute {
     Bool(bool),
     /// Any bytes.
     Binary(Vec<u8>),
+    /// A value with a type of its own, which clients of SQS can give it, as it was spelt: `Number.id`
+    /// and `1.50`, `Number` and `007`. That of `Binary.png` is base64, which [`Attribute::bytes`] reads.
+    Typed {
+        /// `String`, `Number` or `Binary`, mostly with `.name` behind it.
+        data_type: String,
+        /// The value.
+        value: String,
+    },
+}
+
+impl Attribute {
+    /// The bytes of a `Binary`, or of one with a name behind it: `Binary.png`.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Attribute::Binary(bytes) => Some(Cow::Borrowed(bytes)),
+            Attribute::Typed { data_type, value } if data_type.starts_with("Binary.") => {
+                STANDARD.decode(value).ok().map(Cow::Owned)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl From<&str> for Attribute {
@@ -72,6 +94,7 @@ impl std::fmt::Display for Attribute {
             Attribute::Number(number) => number.fmt(f),
             Attribute::Bool(truth) => truth.fmt(f),
             Attribute::Binary(bytes) => f.write_str(&STANDARD.encode(bytes)),
+            Attribute::Typed { value, .. } => f.write_str(value),
         }
     }
 }
@@ -85,6 +108,9 @@ impl Serialize for Attribute {
             Attribute::Binary(bytes) => {
                 json!({"type": "Binary", "value": STANDARD.encode(bytes)}).serialize(serializer)
             }
+            Attribute::Typed { data_type, value } => {
+                json!({"type": data_type, "value": value}).serialize(serializer)
+            }
         }
     }
 }
@@ -97,13 +123,23 @@ impl<'de> Deserialize<'de> for Attribute {
             Value::Number(number) => Ok(Attribute::Number(number)),
             Value::Bool(truth) => Ok(Attribute::Bool(truth)),
             Value::Object(object) => {
-                let text = object.get("value").and_then(Value::as_str);
-                let bytes = text.and_then(|text| STANDARD.decode(text).ok());
-                bytes.map(Attribute::Binary).ok_or_else(|| bad("an object without bytes"))
+                let field = |name| object.get(name).and_then(Value::as_str);
+                match (field("type"), field("value")) {
+                    (Some(data_type), Some(value)) => Ok(typed(data_type, value)),
+                    _ => Err(bad("an object without type and value, both text")),
+                }
             }
             Value::Null => Err(bad("null")),
             Value::Array(_) => Err(bad("a list")),
         }
+    }
+}
+
+fn typed(data_type: &str, value: &str) -> Attribute {
+    let as_it_is = || Attribute::Typed { data_type: data_type.to_owned(), value: value.to_owned() };
+    match STANDARD.decode(value) {
+        Ok(bytes) if data_type == "Binary" => Attribute::Binary(bytes),
+        _ => as_it_is(),
     }
 }
 
@@ -343,6 +379,25 @@ mod tests {
         assert_eq!(attributes["c"], Attribute::Binary(vec![0, 1]));
         assert_eq!(serde_json::to_string(&attributes).expect("JSON"), text);
         assert!(serde_json::from_str::<Attribute>("[]").is_err());
+    }
+
+    #[test]
+    fn attributes_with_types_of_their_own_come_back_as_they_were_spelt() {
+        for (text, shown, bytes) in [
+            (r#"{"type":"Number.id","value":"1.50"}"#, "1.50", None),
+            // Base64 as well, and yet a text.
+            (r#"{"type":"String.x","value":"abcd"}"#, "abcd", None),
+            (r#"{"type":"Number","value":"007"}"#, "007", None),
+            (r#"{"type":"Binary.png","value":"AAE="}"#, "AAE=", Some(&[0, 1][..])),
+            (r#"{"type":"Binary","value":"AAE="}"#, "AAE=", Some(&[0, 1])),
+        ] {
+            let attribute: Attribute = serde_json::from_str(text).expect("an attribute");
+            assert_eq!(serde_json::to_string(&attribute).expect("JSON"), text);
+            assert_eq!(
+                (attribute.to_string().as_str(), attribute.bytes().as_deref()),
+                (shown, bytes)
+            );
+        }
     }
 
     #[test]

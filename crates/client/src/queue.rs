@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use http::Method;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::call::Call;
 use crate::client::Client;
@@ -94,7 +95,21 @@ pub struct PeekPage {
 
 #[derive(Deserialize)]
 struct Messages {
+    #[serde(deserialize_with = "readable")]
     messages: Vec<Message>,
+}
+
+/// Those that can be read. One that cannot, because the server knows more than we do, keeps no other
+/// out: it is told of, and comes back when its lease ends.
+fn readable<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<Message>, D::Error> {
+    let mut messages = Vec::new();
+    for raw in Vec::<&RawValue>::deserialize(json)? {
+        match serde_json::from_str(raw.get()) {
+            Ok(message) => messages.push(message),
+            Err(error) => tracing::warn!(%error, "a message cannot be read; it is left out"),
+        }
+    }
+    Ok(messages)
 }
 
 #[derive(Deserialize)]
@@ -199,7 +214,7 @@ impl Queue {
     /// Leases messages; perhaps none.
     ///
     /// It is tried again when its answer is lost: messages of that answer come back when their
-    /// lease ends.
+    /// lease ends. So does one that cannot be read, which is logged and left out.
     ///
     /// # Errors
     /// `not-found` when there is no such queue; any other [`Error`].
@@ -252,6 +267,22 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_cannot_be_read_keeps_no_other_out() {
+        let message = |id: &str, attribute: &str| {
+            format!(
+                r#"{{"messageId":"{id}","receiveCount":1,"sequence":2,"sentAt":"t","body":1,
+                    "attributes":{{"a":{attribute}}}}}"#
+            )
+        };
+        let all =
+            [message("m1", "1"), message("m2", "[]"), message("m3", "{}"), message("m4", "2")];
+        let text = format!(r#"{{"messages":[{}]}}"#, all.join(","));
+        let answer: Messages = serde_json::from_slice(text.as_bytes()).expect("messages");
+        let ids: Vec<_> = answer.messages.iter().map(|m| m.message_id.as_str()).collect();
+        assert_eq!(ids, ["m1", "m4"]);
+    }
 
     #[test]
     fn results_are_told_apart() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::{
     Attribute, Backoff, Bound, Call, Client, Error, ListQueues, Method, Mode, NewQueue, Outgoing,
     PeekState, QueueSettings, QueueUpdate, Receive, Redrive, RedriveAsk, RedriveState, Redrives,
+    Retry,
 };
 use http_edge::server::ServerOptions;
 use http_edge::tls::Tls;
@@ -152,6 +153,49 @@ async fn a_message_is_typed_from_end_to_end() {
     queue.ack(&again).await.expect("done");
     let stale = queue.ack(&again).await.expect_err("done already");
     assert!(stale.is("conflict"), "{stale}: no answer was lost, so it is known");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn attributes_with_types_of_their_own_are_received_as_they_were_sent() {
+    let server = Server::start().await;
+    let queue = server.queue("jobs").await;
+    let typed = |data_type: &str, value: &str| Attribute::Typed {
+        data_type: data_type.to_owned(),
+        value: value.to_owned(),
+    };
+    let notes = [
+        ("id", typed("Number.id", "1.50")),
+        ("agent", typed("Number", "007")),
+        ("word", typed("String.x", "abcd")),
+        ("picture", typed("Binary.png", "AAE=")),
+    ];
+    let with = |message: Outgoing, (name, value): &(&str, Attribute)| {
+        message.attribute(*name, value.clone())
+    };
+    let message = notes.iter().fold(Outgoing::new("x").expect("JSON"), with);
+    queue.send_message(&message).await.expect("sent");
+    queue.send("plain").await.expect("sent");
+    let got = queue.receive(Receive::up_to(10)).await.expect("received");
+    assert_eq!((got.len(), got[0].attributes.len()), (2, 4));
+    for (name, value) in notes {
+        assert_eq!(got[0].attributes[name], value, "{name}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_may_try_for_ever() {
+    let server = Server::start().await;
+    let retry = Retry { deadline: Duration::MAX, ..Retry::default() };
+    let builder = Client::builder(format!("http://{}", server.addr)).retry(retry);
+    let client = builder.build().expect("a URL");
+    client.queues().create(&NewQueue::new("jobs")).await.expect("made");
+    let queue = client.queue("jobs");
+    queue.send(&1).await.expect("sent");
+    let got = queue.receive(Receive::up_to(1)).await.expect("received").remove(0);
+    let acked = queue.ack_batch(&[got.receipt_handle]).await.expect("answered");
+    assert!(acked[0].is_ok(), "{acked:?}");
     server.stop().await;
 }
 
