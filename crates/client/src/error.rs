@@ -24,6 +24,9 @@ pub struct Problem {
     /// When trying again can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The quota that is used up, if it is one: `maxInflight`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<String>,
 }
 
 impl Problem {
@@ -54,6 +57,7 @@ impl Problem {
             status: status.as_u16(),
             detail: text.trim().chars().take(SHOWN_CHARS_MAX).collect(),
             retry_after_ms: None,
+            quota: None,
         }
     }
 }
@@ -150,6 +154,12 @@ impl Error {
             Error::Problem(problem) if problem.status == 409 => Error::Unknown(problem),
             other => other,
         }
+    }
+
+    /// Whether a receive was refused because as many messages as may be are leased.
+    pub(crate) fn is_of_inflight(&self) -> bool {
+        let quota = self.problem().and_then(|problem| problem.quota.as_deref());
+        quota == Some("maxInflight")
     }
 
     /// For how long the server asks to be left alone.

@@ -71,6 +71,11 @@ impl Queue {
         Ok(self.lease(handle, "nack").json(&ask)?.settling())
     }
 
+    /// Tries once, for so long, to give back what was not begun.
+    pub(crate) async fn try_give_back(&self, handle: &str, limit: Duration) -> Result<(), Error> {
+        self.client.done(self.lease(handle, "release").settling().once(limit)).await
+    }
+
     /// The lease lasts `visibility` from now, in whole seconds.
     ///
     /// # Errors

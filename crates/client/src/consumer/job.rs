@@ -34,6 +34,8 @@ impl Held {
 enum End {
     Done,
     Failed(String),
+    /// It has not begun.
+    Unbegun,
     /// It was given up when the grace time was over.
     Aborted,
 }
@@ -57,7 +59,7 @@ where
             ends: Mutex::new(since + self.settings.visibility),
             lost: lost.clone(),
         };
-        let delivery = Delivery { message, lost };
+        let delivery = Delivery { message, lost, unbegun: CancellationToken::new() };
         let lease = self.hold(&held);
         tokio::pin!(lease);
         let end = tokio::select! {
@@ -78,6 +80,10 @@ where
                 }
                 self.nack(&held, None, &reason).await;
             }
+            End::Unbegun => {
+                self.tally.given_back(1);
+                self.give_back_one(&held).await;
+            }
             End::Aborted => {
                 self.tally.given_back(1);
                 let reason = "the consumer was stopped before it was done";
@@ -90,6 +96,7 @@ where
     async fn handle(&self, delivery: Delivery) -> End {
         let mut work = JoinSet::new();
         let handler = Arc::clone(&self.handler);
+        let unbegun = delivery.unbegun.clone();
         work.spawn(async move { handler(delivery).await });
         let joined = tokio::select! {
             joined = work.join_next() => joined.expect("one was spawned"),
@@ -100,6 +107,7 @@ where
             }
         };
         match joined {
+            _ if unbegun.is_cancelled() => End::Unbegun,
             Ok(Ok(())) => End::Done,
             Ok(Err(error)) => End::Failed(error.to_string()),
             Err(error) => End::Failed(format!("panicked: {}", said(error))),
@@ -149,6 +157,13 @@ where
         if let Err(error) = self.tries_to_settle(held).settle(once).await {
             // It comes back all the same, when the lease ends.
             tracing::warn!(%error, "not done, and not known to be nacked");
+        }
+    }
+
+    async fn give_back_one(&self, held: &Held) {
+        let once = |limit| self.settings.queue.try_give_back(&held.handle, limit);
+        if let Err(error) = self.tries_to_settle(held).settle(once).await {
+            tracing::warn!(%error, "not begun, and not known to be given back");
         }
     }
 }

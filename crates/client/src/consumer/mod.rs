@@ -96,7 +96,7 @@ impl ConsumerBuilder {
 
     /// Ends by itself when the queue is empty and no handler runs. Each message is tried once: one
     /// that fails is held until the end, and then given back with its reason. After a thousand
-    /// failures nothing more is received.
+    /// failures, or as many as the queue's `maxInflight` lets be held, nothing more is received.
     pub fn until_empty(mut self) -> ConsumerBuilder {
         self.until_empty = true;
         self
@@ -140,6 +140,8 @@ impl ConsumerBuilder {
 pub struct Delivery {
     message: Message,
     lost: CancellationToken,
+    /// Nothing was done with it, says its handler.
+    unbegun: CancellationToken,
 }
 
 impl Delivery {
@@ -148,6 +150,13 @@ impl Delivery {
     #[must_use]
     pub fn lease_lost(&self) -> &CancellationToken {
         &self.lost
+    }
+
+    /// Nothing was done with the message, and nothing will be: when its handler returns, whatever that
+    /// is, it goes back at once and does not count as received. The next receive gets it, so a handler
+    /// that could do no better then stops its consumer ([`ConsumerBuilder::stopper`]).
+    pub fn give_back(&self) {
+        self.unbegun.cancel();
     }
 
     /// The message alone.

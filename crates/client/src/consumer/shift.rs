@@ -76,6 +76,9 @@ where
             let messages = match self.receive(max, wait).await {
                 None => return Ok(()),
                 Some(Ok(messages)) => messages,
+                // Failures that are held until the end fill up what the queue lets be leased: there is no
+                // more to get, as after an empty answer.
+                Some(Err(error)) if self.holds_failures() && error.is_of_inflight() => Vec::new(),
                 Some(Err(error)) if error.is_passing() && connected => {
                     tracing::warn!(%error, "nothing received; trying again");
                     self.pause().await;
@@ -109,6 +112,10 @@ where
             }
         }
         Ok(())
+    }
+
+    fn holds_failures(&self) -> bool {
+        self.settings.until_empty && self.tally.summary().failed > 0
     }
 
     /// All places that are free, once there is one; `None` when it is time to stop.

@@ -138,6 +138,26 @@ async fn until_empty_tries_each_message_once() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn until_empty_ends_when_failures_fill_up_what_may_be_inflight() {
+    let server = Server::start().await;
+    let settings = QueueSettings { max_inflight: Some(3), ..QueueSettings::default() };
+    let made = server.client().queues();
+    made.create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
+    send(&server.client().queue("jobs"), 5).await;
+    let url = format!("http://{}", server.addr);
+    let builder = Client::builder(url).retry(Retry::none());
+    let queue = builder.build().expect("a URL").queue("jobs");
+    let handler = |_: Delivery| async { Err::<(), _>("not today") };
+    let consumer = queue.consumer().concurrency(2).until_empty().start(handler);
+    let summary = eventually(consumer.ended()).await.expect("it ends well");
+    assert_eq!((summary.done, summary.failed), (0, 3));
+    let left = queue.peek(PeekState::Visible, 10).await.expect("looked");
+    let tried = left.iter().filter(|message| message.receive_count == 1).count();
+    assert_eq!((left.len(), tried), (5, 3), "those that were not tried are there as well");
+    server.stop().await;
+}
+
 /// Renewals follow the client's clock, which is the real one: the lease is two seconds, and
 /// another waits five for the message in vain.
 #[tokio::test]
@@ -342,6 +362,37 @@ async fn what_a_consumer_gives_back_unbegun_does_not_count_as_received() {
     assert!(given[0].is_ok());
     let again = queue.receive(Receive::default()).await.expect("received").remove(0);
     assert_eq!(again.receive_count, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_handler_gives_back_goes_to_another_and_does_not_count_as_received() {
+    let server = Server::start().await;
+    let client = server.client();
+    let settings = QueueSettings {
+        max_receive_count: Some(1),
+        dead_letter_queue: Some("dead".to_owned()),
+        ..QueueSettings::default()
+    };
+    client.queues().create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
+    let queue = client.queue("jobs");
+    send(&queue, 1).await;
+    let stopper = Stopper::default();
+    // One place: a receive that waits in another would get what goes back.
+    let builder = queue.consumer().concurrency(1).stopper(stopper.clone());
+    let consumer = builder.start(move |delivery: Delivery| {
+        let stopper = stopper.clone();
+        async move {
+            delivery.give_back();
+            stopper.stop();
+            Err::<(), _>("the tools are not there")
+        }
+    });
+    let summary = eventually(consumer.ended()).await.expect("it ends well");
+    assert_eq!((summary.done, summary.failed, summary.given_back), (0, 0, 1));
+    let left = queue.peek(PeekState::Visible, 10).await.expect("looked");
+    let seen: Vec<_> = left.iter().map(|m| (m.receive_count, m.last_reason.as_deref())).collect();
+    assert_eq!(seen, [(0, None)], "it is no dead letter");
     server.stop().await;
 }
 
