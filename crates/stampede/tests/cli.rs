@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use common::{Server, folder, stampede, text};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 impl Server {
@@ -39,9 +40,7 @@ impl Server {
     }
 
     fn terminate(mut self) -> bool {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there");
-        assert!(sent.success());
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it is there");
         self.child.wait().expect("it ends").success()
     }
 }

@@ -4,9 +4,10 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use common::{Server, folder, stampede, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What the user wrote is wrong.
 const WRITTEN: i32 = 2;
@@ -112,8 +113,7 @@ fn a_server_whose_log_lines_cannot_be_written_serves_and_ends_as_usual() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let pid = server.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there").success());
+    kill_process(Pid::from_child(&server), Signal::TERM).expect("it is there");
     assert!(server.wait().expect("it ends").success());
 }
 

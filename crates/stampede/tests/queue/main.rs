@@ -10,6 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,8 +35,8 @@ impl Running {
         (Running(child), stdout)
     }
 
-    fn signal(&self, name: &str) {
-        kill(name, &self.0.id().to_string());
+    fn signal(&self, signal: Signal) {
+        kill(signal, Pid::from_child(&self.0));
     }
 
     fn wait(&mut self) -> Option<i32> {
@@ -51,9 +52,8 @@ impl Drop for Running {
     }
 }
 
-fn kill(signal: &str, pid: &str) {
-    let sent = Command::new("kill").args([signal, pid]).status().expect("kill is there");
-    assert!(sent.success(), "{signal} {pid}");
+fn kill(signal: Signal, pid: Pid) {
+    kill_process(pid, signal).expect("it is there");
 }
 
 fn line(from: &mut impl BufRead) -> String {
@@ -523,7 +523,7 @@ fn a_redrive_outlives_who_follows_it_until_it_is_cancelled() {
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
     let id = line(&mut stderr).strip_prefix("redrive ").expect("its id").to_owned();
     let mut child = Running(child);
-    child.signal("-INT");
+    child.signal(Signal::INT);
     assert_eq!(child.wait(), Some(130));
     let said = line(&mut stderr);
     assert_eq!(said, format!("{id} goes on; to end it: stampede queue redrive --cancel {id}"));

@@ -84,13 +84,13 @@ fn the_message_of_a_worker_that_was_killed_goes_to_another() {
     server.says(&["queue", "send", "jobs", "x"]);
     let mut first = server.worker("jobs", &["--visibility", "2s"], "echo $$; exec sleep 1000");
     let (first, mut stdout) = Running::start(&mut first);
-    let orphan = line(&mut stdout);
-    first.signal("-KILL");
+    let orphan = line(&mut stdout).parse().ok().and_then(Pid::from_raw).expect("its number");
+    first.signal(Signal::KILL);
     let mut second = server.worker("jobs", &[], "echo \"again $STAMPEDE_RECEIVE_COUNT\"");
     let (mut second, mut stdout) = Running::start(&mut second);
     assert_eq!(line(&mut stdout), "again 2");
-    kill("-KILL", &orphan);
-    second.signal("-TERM");
+    kill(Signal::KILL, orphan);
+    second.signal(Signal::TERM);
     assert_eq!(second.wait(), Some(0));
     assert_eq!(server.counts("jobs"), [0, 0, 0]);
 }
@@ -101,7 +101,7 @@ fn the_first_signal_waits_for_commands_and_the_second_kills_them() {
     server.says(&["queue", "create", "jobs"]);
     let go = server.folder.path().join("go");
     let script = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done", go.display());
-    for (signal, kills) in [("-INT", false), ("-TERM", true)] {
+    for (signal, kills) in [(Signal::INT, false), (Signal::TERM, true)] {
         let _ = std::fs::remove_file(&go);
         server.says(&["queue", "send", "jobs", "x"]);
         let mut command = server.worker("jobs", &[], &script);
