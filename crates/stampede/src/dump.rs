@@ -11,6 +11,7 @@ use kernel::mail::MailCommand;
 use kernel::{Entry, Envelope, ShardId};
 use serde_json::{Value, json};
 
+use crate::output::tell;
 use crate::remote::Usage;
 
 pub(crate) fn run(data_dir: &Path, only: Option<u16>, from: u64) -> anyhow::Result<ExitCode> {
@@ -39,7 +40,7 @@ pub(crate) fn run(data_dir: &Path, only: Option<u16>, from: u64) -> anyhow::Resu
             other => other?,
         }
         if let Verdict::Corrupt { file, offset, what } = report.verdict {
-            eprintln!("stampede: {file} is corrupt at offset {offset}: {what}");
+            tell(format_args!("stampede: {file} is corrupt at offset {offset}: {what}"));
             code = ExitCode::FAILURE;
         }
     }

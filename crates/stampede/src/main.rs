@@ -1,11 +1,12 @@
 //! The command line. `stampede --help` says what there is.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 mod check;
 mod config;
 mod dump;
+mod lines;
 mod listen;
 mod mistakes;
+mod output;
 mod queues;
 mod remote;
 mod serve;
@@ -88,10 +89,17 @@ fn main() -> ExitCode {
         // Whoever reads has had enough: `stampede queue tail jobs | head`.
         Err(error) if dump::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("stampede: {}", in_one_line(&error));
-            if error.is::<remote::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let (line, code) = told(&error);
+            output::tell(line);
+            code
         }
     }
+}
+
+/// What is said of an error that ends it, and the exit code.
+fn told(error: &anyhow::Error) -> (String, ExitCode) {
+    let code = if error.is::<remote::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE };
+    (format!("stampede: {}", in_one_line(error)), code)
 }
 
 fn parsed() -> Result<Cli, clap::Error> {
@@ -101,10 +109,11 @@ fn parsed() -> Result<Cli, clap::Error> {
 
 /// The error and its causes; a cause that is part of what was said already is not said again.
 fn in_one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
     if let Some(refused) = error.downcast_ref::<client::Error>() {
-        return remote::told(refused);
+        let (place, told) = (error.to_string(), remote::told(refused));
+        return if place == refused.to_string() { told } else { format!("{place}: {told}") };
     }
+    let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if line.is_empty() {
             line = cause;

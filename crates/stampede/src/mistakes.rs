@@ -7,6 +7,7 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
+use crate::output::tell;
 use crate::values;
 
 /// Where what is usual would do harm in silence: data in a folder that is thrown away, no TLS.
@@ -46,7 +47,7 @@ pub(crate) fn not_understood(error: &clap::Error, all: &Command) -> ExitCode {
     let hint = elsewhere(error, all)
         .or_else(|| near(error).map(|near| format!("did you mean {near}?")))
         .map_or(";".to_owned(), |hint| format!(": {hint}"));
-    eprintln!("stampede: {}{hint} see --help", words.join(" "));
+    tell(format_args!("stampede: {}{hint} see --help", words.join(" ")));
     ExitCode::from(2)
 }
 

@@ -1,14 +1,15 @@
 //! Talking to a server from the command line.
 
 use std::future::Future;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use client::{Client, Error};
 
+use crate::output::print;
 use crate::values::in_units;
 
 /// What `--help` says of them.
@@ -107,7 +108,9 @@ pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     if yes || !std::io::stdin().is_terminal() {
         return Ok(());
     }
-    print(&format!("{question} [y/N] "))?;
+    // Not what is met when a reader has had enough: nothing was done.
+    print(&format!("{question} [y/N] "))
+        .map_err(|error| anyhow!("nobody can be asked on stdout: {error}; --yes asks nobody"))?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     match answer.trim() {
@@ -237,13 +240,6 @@ pub(crate) fn told(error: &Error) -> String {
         }
         _ => said,
     }
-}
-
-/// Prints lines at once: a reader in a pipe sees them now.
-pub(crate) fn print(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 #[cfg(test)]

@@ -6,11 +6,14 @@ use serde::Serialize;
 /// Characters of a body in a table.
 const BODY_CHARS_MAX: usize = 100;
 
-/// Each thing as JSON, on a line of its own.
+/// Each thing as JSON, on a line of its own. A body that was spelt over many lines is in one here: in a
+/// text of JSON line breaks are escaped, so those that are not mean nothing.
 pub(crate) fn json_lines<T: Serialize>(things: &[T]) -> anyhow::Result<String> {
     let mut lines = String::new();
     for thing in things {
-        lines.push_str(&serde_json::to_string(thing)?);
+        let mut line = serde_json::to_string(thing)?;
+        line.retain(|c| !matches!(c, '\n' | '\r'));
+        lines.push_str(&line);
         lines.push('\n');
     }
     Ok(lines)
@@ -129,6 +132,10 @@ pub(crate) fn subscriptions(subscriptions: &[Subscription]) -> String {
 pub(crate) const MESSAGE_HEAD: [&str; 5] = ["SEQUENCE", "RECEIVES", "SENT", "ATTRIBUTES", "BODY"];
 
 pub(crate) fn message_row(message: &Message) -> Vec<String> {
+    row(message, one_line)
+}
+
+fn row(message: &Message, shown: impl Fn(&str) -> String) -> Vec<String> {
     let attributes = message.attributes.iter();
     let attributes: Vec<_> = attributes.map(|(name, value)| format!("{name}={value}")).collect();
     let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(",") };
@@ -136,8 +143,8 @@ pub(crate) fn message_row(message: &Message) -> Vec<String> {
         message.sequence.to_string(),
         message.receive_count.to_string(),
         message.sent_at.clone(),
-        one_line(&attributes),
-        one_line(message.raw_body.get()),
+        shown(&attributes),
+        shown(message.raw_body.get()),
     ]
 }
 
@@ -145,14 +152,24 @@ pub(crate) fn messages(messages: &[Message]) -> String {
     table(&MESSAGE_HEAD, &[0, 1], &messages.iter().map(message_row).collect::<Vec<_>>())
 }
 
-/// Shortened, and without control characters: a message must not steer the terminal.
+/// With all that is in them.
+pub(crate) fn whole_messages(messages: &[Message]) -> String {
+    let rows: Vec<_> = messages.iter().map(|message| row(message, escaped)).collect();
+    table(&MESSAGE_HEAD, &[0, 1], &rows)
+}
+
+/// Shortened and [`escaped`].
 pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == BODY_CHARS_MAX {
-            line.push('…');
-            break;
-        }
+    match text.char_indices().nth(BODY_CHARS_MAX) {
+        Some((cut, _)) => escaped(&text[..cut]) + "…",
+        None => escaped(text),
+    }
+}
+
+/// Without control characters: a message must not steer the terminal.
+fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
     line
@@ -174,7 +191,11 @@ pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
-    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let mut widths: Vec<_> = (0..head.len()).map(width).collect();
+    // Nothing is behind the last column that it would have to make room for.
+    if let Some(last) = widths.last_mut().filter(|_| !right.contains(&(head.len() - 1))) {
+        *last = 0;
+    }
     let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
     let mut text = String::new();
     for row in std::iter::once(&head).chain(rows) {
@@ -205,9 +226,22 @@ mod tests {
     }
 
     #[test]
+    fn a_body_of_many_lines_is_one_line_of_json() {
+        let text = r#"{"messageId":"m","receiveCount":1,"sequence":2,"sentAt":"t","body":BODY}"#;
+        let text = text.replace("BODY", "{\n  \"a\": 1.50,\r\n  \"b\": \"x\\ny\"\n}");
+        let message: Message = serde_json::from_str(&text).expect("a message");
+        let lines = json_lines(&[&message, &message]).expect("JSON");
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        for line in lines.lines() {
+            assert!(line.contains(r#""body":{  "a": 1.50,  "b": "x\ny"}"#), "{line}");
+        }
+    }
+
+    #[test]
     fn bodies_are_one_harmless_line() {
         assert_eq!(one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
         assert_eq!(one_line(&"x".repeat(200)).chars().count(), 101);
+        assert_eq!(one_line(&"ü".repeat(100)), "ü".repeat(100));
     }
 
     #[test]

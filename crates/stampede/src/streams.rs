@@ -1,18 +1,18 @@
 //! `stampede stream`: streams of a server, by hand and for scripts.
 
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use client::{
-    Client, GroupSummary, NewRecord, NewStream, PartitionInfo, Record, SeekTo, StreamInfo,
+    Client, GroupSummary, NewRecord, NewStream, PartitionInfo, Placed, Record, SeekTo, StreamInfo,
 };
 use serde_json::value::RawValue;
 use streams::PARTITIONS_MAX;
 
-use crate::remote::{ServerFlags, Usage, block_on, print};
+use crate::lines;
+use crate::output::{Report, print, tell};
+use crate::remote::{ServerFlags, Usage, block_on, confirm};
 use crate::show::{self, json_lines, one_line, table};
 use crate::values::{duration, number};
 
@@ -43,7 +43,8 @@ enum StreamCommand {
     Create(CreateFlags),
     /// Append a record, or one for each line of stdin
     ///
-    /// What is JSON is appended as JSON, and anything else as text.
+    /// What is JSON is appended as JSON, and anything else as text. Lines that are refused are named, and
+    /// keep no others out.
     Append(AppendFlags),
     /// Read without a group: one partition, or all of them in turn
     Read(ReadFlags),
@@ -209,57 +210,35 @@ fn record(text: &str, key: Option<&String>) -> Result<NewRecord, client::Error> 
     })
 }
 
-/// Records of stdin that are appended together.
-const LINES_MAX: usize = 1000;
-
-/// Lines that are there, at least one; none at the end.
-fn some_lines(input: &mut BufReader<impl Read>) -> std::io::Result<Vec<String>> {
-    let mut lines = Vec::new();
-    // Waits for the first, and for no other: what is written slowly is appended as it comes.
-    while lines.is_empty() || lines.len() < LINES_MAX && input.buffer().contains(&b'\n') {
-        let mut line = String::new();
-        if input.read_line(&mut line)? == 0 {
-            break;
-        }
-        let text = line.strip_suffix('\n').unwrap_or(&line);
-        let text = text.strip_suffix('\r').unwrap_or(text);
-        if !text.is_empty() {
-            lines.push(text.to_owned());
-        }
-    }
-    Ok(lines)
-}
-
 async fn append(client: &Client, json: bool, flags: AppendFlags) -> anyhow::Result<ExitCode> {
     let stream = client.stream(flags.stream);
-    let send = async |texts: &[String]| {
-        let records = texts.iter().map(|text| record(text, flags.record_key.as_ref()));
-        let records = records.collect::<Result<Vec<_>, _>>()?;
-        for result in stream.append(&records).await? {
-            let placed = result?;
-            let line = || format!("partition {} offset {}\n", placed.partition, placed.offset);
-            print(&if json { json_lines(&[&placed])? } else { line() })?;
-        }
-        anyhow::Ok(())
+    let key = flags.record_key.as_ref();
+    let shown = |placed: Placed| match json {
+        true => json_lines(&[placed]),
+        false => Ok(format!("partition {} offset {}\n", placed.partition, placed.offset)),
     };
     if let Some(value) = flags.value {
-        send(&[value]).await?;
+        for result in stream.append(&[record(&value, key)?]).await? {
+            print(&shown(result?)?)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut input = BufReader::new(std::io::stdin().lock());
-    let is_empty = input.fill_buf().context("cannot read stdin")?.is_empty();
-    let mut lines = some_lines(&mut input).context("cannot read stdin")?;
-    if lines.is_empty() {
+    let mut report = Report::default();
+    let make = |line: &str| match line {
+        "" => Ok(None),
+        _ => Ok(Some(record(line, key)?)),
+    };
+    let append = async |records: &[NewRecord]| stream.append(records).await;
+    let input = std::io::stdin();
+    let tally = lines::each(input, "appended", make, append, shown, &mut report).await?;
+    if tally.done + tally.refused == 0 {
         // Mostly the command that was to write it has failed.
-        let what = if is_empty { "is empty" } else { "has no line that is not empty" };
+        let what = if tally.read == 0 { "is empty" } else { "has no line that is not empty" };
         let why = "so nothing was appended; \"\" as the value appends an empty text";
         return Err(Usage(format!("stdin {what}, {why}")).into());
     }
-    while !lines.is_empty() {
-        send(&lines).await?;
-        lines = some_lines(&mut input).context("cannot read stdin")?;
-    }
-    Ok(ExitCode::SUCCESS)
+    report.end()?;
+    Ok(if tally.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is said of an offset that there is not yet, where these partitions end: those that were read.
@@ -292,8 +271,7 @@ async fn read(client: &Client, json: bool, flags: &ReadFlags) -> anyhow::Result<
         }
     }
     if let Some(note) = past_the_end(flags, &ends) {
-        // Where stderr cannot be written, what was read still can.
-        let _ = writeln!(std::io::stderr(), "stampede: {note}");
+        tell(format_args!("stampede: {note}"));
     }
     let row = |record: &Record| {
         let key = record.key.as_deref().map_or("-".to_owned(), one_line);
@@ -351,14 +329,7 @@ async fn seek(client: &Client, json: bool, flags: &SeekFlags) -> anyhow::Result<
 }
 
 async fn delete(client: &Client, json: bool, name: &str, yes: bool) -> anyhow::Result<ExitCode> {
-    if !yes && std::io::stdin().is_terminal() {
-        print(&format!("Delete {name} and everything in it, for good? [y/N] "))?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Err(Usage("nothing was deleted".to_owned()).into());
-        }
-    }
+    confirm(&format!("Delete {name} and everything in it, for good?"), yes)?;
     client.streams().delete(name).await?;
     let said = serde_json::json!({"name": name, "deleted": true});
     print(&if json { format!("{said}\n") } else { format!("{name} is gone\n") })?;
@@ -379,15 +350,6 @@ mod tests {
         for bad in ["0=", "=5", "0=5,", "x=5", "0=-1", "70000=1", "5", "now", ""] {
             assert!(seek_to(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn lines_are_taken_as_they_come() {
-        let mut input = BufReader::with_capacity(8, &b"a\nb\r\n\nlong line\nend"[..]);
-        let mut next = || some_lines(&mut input).expect("text");
-        assert_eq!(next(), ["a", "b"], "what is at hand, but for empty lines");
-        assert_eq!((next(), next()), (vec!["long line".to_owned()], vec!["end".to_owned()]));
-        assert_eq!(next(), [] as [&str; 0]);
     }
 
     #[test]

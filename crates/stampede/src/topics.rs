@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use client::Client;
 use serde_json::json;
 
+use crate::output::print;
 use crate::queues::send::MessageFlags;
 use crate::queues::settings::NewQueueFlags;
-use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, filter, print};
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, filter};
 use crate::show;
 
 #[derive(Args)]

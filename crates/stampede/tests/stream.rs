@@ -152,6 +152,26 @@ fn lines_that_are_all_empty_are_told_so() {
 }
 
 #[test]
+fn lines_that_are_refused_keep_no_others_out() {
+    let server = Server::start();
+    server.says(&["create", "kept"]);
+    let mut input = b"one\n\xff\n".to_vec();
+    input.extend(format!("{}\r\n \n{{\"n\": 1}}", "x".repeat(2 << 20)).into_bytes());
+    let output = server.fed(&["append", "kept"], &input);
+    let (said, refused) = (String::from_utf8_lossy(&output.stdout), output.stderr);
+    let offsets: Vec<_> = (0..3).map(|n| format!("partition 0 offset {n}\n")).collect();
+    assert_eq!(said, offsets.concat());
+    let refused = String::from_utf8_lossy(&refused);
+    assert_eq!(output.status.code(), Some(1), "{refused}");
+    let lines: Vec<_> = refused.lines().collect();
+    assert_eq!(lines[0], "stampede: line 2: it is not text, which is UTF-8");
+    assert!(lines.len() == 2 && lines[1].starts_with("stampede: line 3: "), "{refused}");
+    let values: Vec<_> =
+        server.json(&["read", "kept"]).iter().map(|record| record["value"].clone()).collect();
+    assert_eq!(values, [json!("one"), json!(" "), json!({"n": 1})]);
+}
+
+#[test]
 fn mistakes_are_told_in_one_line() {
     let server = Server::start();
     server.says(&["create", "kept"]);

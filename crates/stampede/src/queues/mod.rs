@@ -8,10 +8,12 @@ mod tail;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Client, PeekState, QueueInfo, Receive};
 
-use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm, print};
+use crate::output::print;
+use crate::remote::{EXIT_CODES, ServerFlags, block_on, confirm};
 use crate::show;
 use crate::values::{duration, number};
 
@@ -59,7 +61,7 @@ enum QueueCommand {
     /// Receive messages: lease and print them
     ///
     /// Without --ack they come back when the lease ends, and it counts as a receive: to look only,
-    /// `peek`. With --ack they are gone once they are printed.
+    /// `peek`. With --ack they are gone once they are printed, in a table with their bodies whole.
     Receive(ReceiveFlags),
     /// Look at messages without taking them
     Peek(PeekFlags),
@@ -201,12 +203,17 @@ async fn receive(client: &Client, json: bool, flags: &ReceiveFlags) -> anyhow::R
         ask = ask.visibility(visibility);
     }
     let messages = queue.receive(ask).await?;
-    print(&if json { show::json_lines(&messages)? } else { show::messages(&messages) })?;
+    // What is gone afterwards is shown whole.
+    let table = if flags.ack { show::whole_messages } else { show::messages };
+    let printed = print(&if json { show::json_lines(&messages)? } else { table(&messages) });
     if flags.ack && !messages.is_empty() {
+        printed.map_err(|error| anyhow!("not acked, because it cannot be printed: {error}"))?;
         let handles: Vec<_> = messages.iter().map(|m| m.receipt_handle.clone()).collect();
         for result in queue.ack_batch(&handles).await? {
             result?;
         }
+    } else {
+        printed?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,8 @@ use client::{Client, Redrive, RedriveAsk, RedriveState, Redrives};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::remote::{filter, print};
+use crate::output::{Report, print, tell};
+use crate::remote::filter;
 use crate::show;
 use crate::values::number;
 
@@ -97,11 +98,11 @@ pub(super) async fn run(
     }
     // From here on it goes on without us, and whoever interrupts is told so.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    eprintln!("redrive {id}");
+    tell(format_args!("redrive {id}"));
     tokio::select! {
         end = follow(&redrives, &id, &follow_as) => end,
         _ = interrupt.recv() => {
-            eprintln!("{id} goes on; to end it: stampede queue redrive --cancel {id}");
+            tell(format_args!("{id} goes on; to end it: stampede queue redrive --cancel {id}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -120,13 +121,14 @@ async fn follow(redrives: &Redrives, id: &str, how: &Follow) -> anyhow::Result<E
     let &Follow { json, dry_run, only_the_dead } = how;
     let bar =
         if std::io::stderr().is_terminal() && !json { spinner() } else { ProgressBar::hidden() };
+    let mut report = Report::default();
     let mut last = None;
     let end = loop {
         let now = redrives.get(id).await?;
         bar.set_message(said(&now, dry_run));
         bar.tick();
         if json && last.as_ref() != Some(&now) {
-            print(&show::json_lines(std::slice::from_ref(&now))?)?;
+            report.print(&show::json_lines(std::slice::from_ref(&now))?);
         }
         if now.state != RedriveState::Running {
             break now;
@@ -136,13 +138,14 @@ async fn follow(redrives: &Redrives, id: &str, how: &Follow) -> anyhow::Result<E
     };
     bar.finish_and_clear();
     if !json {
-        print(&format!("{}\n", said(&end, dry_run)))?;
+        report.print(&format!("{}\n", said(&end, dry_run)));
     }
+    report.end()?;
     if only_the_dead && end.skipped > 0 {
-        eprintln!(
+        tell(format_args!(
             "stampede: without --to only messages that died in another queue are moved, and {} did not",
             end.skipped
-        );
+        ));
     }
     Ok(if end.state == RedriveState::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,6 @@
 //! `stampede queue send`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,14 +9,12 @@ use anyhow::Context;
 use clap::Args;
 use client::{Attribute, Client, Outgoing, Queue};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
-use crate::remote::{Usage, in_flags, print};
+use crate::lines::{self, Tally};
+use crate::output::{Report, print};
+use crate::remote::Usage;
 use crate::show;
 use crate::values::{duration, number};
-
-/// Lines in one request, at most; a slow stdin sends what it has.
-const LINES_AT_ONCE: usize = 500;
 
 #[derive(Args)]
 pub(super) struct SendFlags {
@@ -144,7 +142,7 @@ impl MessageFlags {
 pub(super) async fn run(client: &Client, json: bool, flags: SendFlags) -> anyhow::Result<ExitCode> {
     let queue = client.queue(&flags.queue);
     if flags.lines {
-        return lines(&queue, json, &flags).await;
+        return each_line(&queue, json, &flags).await;
     }
     let sent = queue.send_message(&flags.message.whole()?).await?;
     let again = if sent.duplicate { ", as it was before" } else { "" };
@@ -157,60 +155,27 @@ pub(super) async fn run(client: &Client, json: bool, flags: SendFlags) -> anyhow
 }
 
 /// Sends the lines as they come. Those that are refused are named, and the rest is sent.
-async fn lines(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<ExitCode> {
-    let (sender, mut ready) = mpsc::channel(LINES_AT_ONCE);
-    let input = BufReader::new(flags.message.input()?);
-    tokio::task::spawn_blocking(move || {
-        for line in input.split(b'\n') {
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let (mut sent, mut refused, mut number) = (0_u64, 0_u64, 0_u64);
-    let mut batch = Vec::new();
-    while ready.recv_many(&mut batch, LINES_AT_ONCE).await > 0 {
-        let (mut numbers, mut messages) = (Vec::new(), Vec::new());
-        for line in batch.drain(..) {
-            number += 1;
-            let line = line.with_context(|| format!("line {number}, after {sent} were sent"))?;
-            match str::from_utf8(&line) {
-                Ok(line) if line.trim().is_empty() => {}
-                Ok(line) => {
-                    numbers.push(number);
-                    messages
-                        .push(flags.message.with_body(line.strip_suffix('\r').unwrap_or(line))?);
-                }
-                Err(_) => {
-                    refused += 1;
-                    eprintln!("stampede: line {number}: it is not text, which is UTF-8");
-                }
-            }
-        }
-        for (number, result) in numbers.into_iter().zip(queue.send_batch(&messages).await?) {
-            match result {
-                Ok(one) => {
-                    sent += 1;
-                    if json {
-                        print(&show::json_lines(&[one])?)?;
-                    }
-                }
-                Err(error) => {
-                    refused += 1;
-                    eprintln!("stampede: line {number}: {}", in_flags(&error.to_string()));
-                }
-            }
-        }
-    }
+async fn each_line(queue: &Queue, json: bool, flags: &SendFlags) -> anyhow::Result<ExitCode> {
+    let mut report = Report::default();
+    let make = |line: &str| match line.trim() {
+        "" => Ok(None),
+        _ => flags.message.with_body(line).map(Some),
+    };
+    let send = async |messages: &[Outgoing]| queue.send_batch(messages).await;
+    let shown = |one| if json { show::json_lines(&[one]) } else { Ok(String::new()) };
+    let input = flags.message.input()?;
+    let tally = lines::each(input, "sent", make, send, shown, &mut report).await?;
+    let Tally { done: sent, refused, read } = tally;
     if sent + refused == 0 {
         // Mostly the command that was to write it has failed.
         let input = flags.message.input_name();
-        let what = if number == 0 { "is empty" } else { "has no line that is not blank" };
+        let what = if read == 0 { "is empty" } else { "has no line that is not blank" };
         return Err(Usage(format!("{input} {what}, so nothing was sent")).into());
     }
     if !json {
-        print(&format!("{sent} sent, {refused} refused\n"))?;
+        report.print(&format!("{sent} sent, {refused} refused\n"));
     }
+    report.end()?;
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

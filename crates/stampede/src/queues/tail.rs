@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use client::{Client, Message, PeekState, Queue};
 
-use crate::remote::print;
+use crate::output::print;
 use crate::show;
 use crate::values::number;
 

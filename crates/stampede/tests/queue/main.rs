@@ -2,6 +2,7 @@
 
 mod mistakes;
 mod redrives;
+mod unread;
 mod work;
 
 use std::fs::Permissions;
