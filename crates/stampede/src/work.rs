@@ -1,27 +1,29 @@
 //! `stampede work`: a command run for each message of a queue.
 
 mod program;
+mod relay;
+mod signals;
+mod stderr;
 
-use std::io::Write;
+use std::io;
 use std::process::{ExitCode, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use client::{Delivery, Stopper};
+use client::{Client, Delivery, Stopper};
 use http_edge::telemetry::logs::{self, LogFormat, LogOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStderr, Command};
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
 
+use self::relay::{Lines, Relay, STALLED};
+use self::signals::{Asked, Signals};
+use self::stderr::{LastLine, pass_on};
 use crate::remote::{EXIT_CODES, KEY_VARIABLE, ServerFlags, block_on};
 use crate::values::{lease, number};
 
-/// Bytes of the last line of stderr that become part of a reason.
-const LAST_LINE_BYTES_MAX: usize = 900;
 /// How long stderr is read after its command has ended.
 const STDERR_LINGER: Duration = Duration::from_millis(500);
 
@@ -34,10 +36,12 @@ const STDERR_LINGER: Duration = Duration::from_millis(500);
 /// lease is renewed while the command runs; a command whose lease is lost is killed. The key is not
 /// in its environment, unless --pass-key says so.
 ///
-/// A command that cannot be started ends the worker: its message goes back, and the exit code is 1.
+/// A command that cannot be started ends the worker: its message goes back, uncounted, and the exit
+/// code is 1. What a command that failed has started and left behind is killed.
 ///
-/// On SIGTERM or ctrl-c no more messages are received, and running commands are waited for. The
-/// second one kills them, and their messages go back; then the exit code is 1.
+/// On SIGTERM, ctrl-c or the end of the terminal no more messages are received, and running commands
+/// are waited for. A second SIGTERM or ctrl-c kills them, and their messages go back; then the exit
+/// code is 1.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
 pub(crate) struct WorkFlags {
@@ -73,72 +77,73 @@ pub(crate) fn run(flags: WorkFlags) -> anyhow::Result<ExitCode> {
     if let Some(why) = program::missing(&flags.command[0]) {
         bail!("cannot start {}: {why}", flags.command[0]);
     }
+    let relay = Relay::start(io::stderr());
     // Leases that are lost and servers that are away are told there.
-    logs::init(&LogOptions { filter: flags.log, format: LogFormat::Auto })?;
+    let log = LogOptions { filter: flags.log.clone(), format: LogFormat::Auto };
+    let lines = Arc::clone(&relay);
+    logs::init_to(&log, move || Lines(Arc::clone(&lines)))?;
     block_on(async move {
-        let stopper = Stopper::default();
-        let mut builder = client
-            .queue(&flags.queue)
-            .consumer()
-            .concurrency(flags.concurrency)
-            .visibility(flags.visibility)
-            .grace(None)
-            .must_connect()
-            .stopper(stopper.clone());
-        if flags.once {
-            builder = builder.until_empty();
-        }
         // Listened to before there is a message to lose.
-        let terminate = signal(SignalKind::terminate())?;
-        let interrupt = signal(SignalKind::interrupt())?;
-        let errand = Arc::new(Errand {
-            command: flags.command,
-            queue: flags.queue,
-            key: flags.server.key().filter(|_| flags.pass_key),
-            stopper: stopper.clone(),
-            cannot_start: OnceLock::new(),
-        });
-        let handler = Arc::clone(&errand);
-        let consumer = builder.start(move |delivery| {
-            let errand = Arc::clone(&handler);
-            async move { errand.handle(&delivery).await }
-        });
-        let killed = Arc::new(AtomicBool::new(false));
-        tokio::spawn(obey_signals(terminate, interrupt, stopper, Arc::clone(&killed)));
-        let summary = consumer.ended().await?;
-        let client::Summary { done, failed, given_back, lost, .. } = summary;
-        eprintln!(
-            "stampede: {done} done, {failed} failed, {given_back} given back, {lost} not known acked"
-        );
-        if let Some(why) = errand.cannot_start.get() {
-            bail!("cannot start {why}; its message went back");
+        let signals = Signals::listen()?;
+        let (stopper, asked) = (Stopper::default(), Asked::default());
+        tokio::spawn(signals.obey(stopper.clone(), asked.clone(), Arc::clone(&relay)));
+        let code = match work(&client, flags, stopper, &asked, &relay).await {
+            Ok(code) => code,
+            Err(error) => {
+                let (line, code) = crate::told(&error);
+                relay.pass(format!("{line}\n").into_bytes()).await;
+                code
+            }
+        };
+        // Whoever reads it slowly sees it all, unless somebody wants an end.
+        tokio::select! {
+            () = relay.flush() => {}
+            () = async {
+                asked.to_stop.cancelled().await;
+                tokio::time::sleep(STALLED).await;
+            } => {}
         }
-        let graceful = !killed.load(Ordering::Relaxed);
-        let well = graceful && (failed == 0 || !flags.once);
-        Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(code)
     })
 }
 
-/// The first signal stops, the second kills.
-async fn obey_signals(
-    mut terminate: Signals,
-    mut interrupt: Signals,
+async fn work(
+    client: &Client,
+    flags: WorkFlags,
     stopper: Stopper,
-    killed: Arc<AtomicBool>,
-) {
-    for count in 0.. {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if count == 0 {
-            eprintln!("stampede: waiting for running commands; once more kills them");
-            stopper.stop();
-        } else {
-            killed.store(true, Ordering::Relaxed);
-            stopper.abort();
-        }
+    asked: &Asked,
+    relay: &Arc<Relay>,
+) -> anyhow::Result<ExitCode> {
+    let builder = client.queue(&flags.queue).consumer();
+    let builder = builder.concurrency(flags.concurrency).visibility(flags.visibility);
+    let mut builder = builder.grace(None).must_connect().stopper(stopper.clone());
+    if flags.once {
+        builder = builder.until_empty();
     }
+    let errand = Arc::new(Errand {
+        command: flags.command,
+        queue: flags.queue,
+        key: flags.server.key().filter(|_| flags.pass_key),
+        stopper,
+        relay: Arc::clone(relay),
+        cannot_start: OnceLock::new(),
+    });
+    let handler = Arc::clone(&errand);
+    let consumer = builder.start(move |delivery| {
+        let errand = Arc::clone(&handler);
+        async move { errand.handle(&delivery).await }
+    });
+    let summary = consumer.ended().await?;
+    let client::Summary { done, failed, given_back, lost, .. } = summary;
+    let counts =
+        format!("{done} done, {failed} failed, {given_back} given back, {lost} not known acked");
+    relay.pass(format!("stampede: {counts}\n").into_bytes()).await;
+    if let Some(why) = errand.cannot_start.get() {
+        bail!("cannot start {why}; its message went back");
+    }
+    let graceful = !asked.to_kill.is_cancelled();
+    let well = graceful && (failed == 0 || !flags.once);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is run, for which queue.
@@ -148,29 +153,21 @@ struct Errand {
     /// That the command is to have.
     key: Option<String>,
     stopper: Stopper,
+    relay: Arc<Relay>,
     /// Why no message can be worked on: the program is not there.
     cannot_start: OnceLock<String>,
 }
 
 impl Errand {
     async fn handle(&self, delivery: &Delivery) -> Result<(), String> {
-        let cannot = |error: std::io::Error| format!("{}: {error}", self.command[0]);
-        let started = self.start(delivery).map_err(|error| {
-            let for_all = program::is_fault_of(&error);
-            let why = cannot(error);
-            if for_all {
-                // The next message would fare no better.
-                let _ = self.cannot_start.set(why.clone());
-                self.stopper.stop();
-            }
-            why
-        });
-        let mut running = Running(started?);
-        let mut stdin = running.0.stdin.take().expect("piped");
-        let stderr = running.0.stderr.take().expect("piped");
+        let started = self.start(delivery);
+        let mut running = Running::new(started.map_err(|e| self.cannot_start(delivery, &e))?);
+        let mut stdin = running.child.stdin.take().expect("piped");
+        let stderr = running.child.stderr.take().expect("piped");
         let body = delivery.plain_body();
-        let last = Arc::new(Mutex::new(String::new()));
-        let mut reading = tokio::spawn(pass_on(stderr, Arc::clone(&last)));
+        let last = Arc::new(Mutex::new(LastLine::default()));
+        let passing = pass_on(stderr, Arc::clone(&self.relay), Arc::clone(&last));
+        let mut passing = tokio::spawn(passing);
         let feed = async {
             // A command may well not read its body.
             let _ = stdin.write_all(&body).await;
@@ -178,24 +175,40 @@ impl Errand {
             std::future::pending().await
         };
         let status = tokio::select! {
-            status = running.0.wait() => status,
+            status = running.child.wait() => status,
             never = feed => never,
             () = delivery.lease_lost().cancelled() => {
                 return Err("the lease was lost; the command was killed".to_owned());
             }
         };
+        if status.as_ref().is_ok_and(ExitStatus::success) {
+            running.leave();
+        }
+        drop(running);
         // What the command has left behind may hold its stderr open for ever.
-        let _ = tokio::time::timeout(STDERR_LINGER, &mut reading).await;
-        let last = last.lock().expect("nothing panics with it held").clone();
-        let status = status.map_err(cannot)?;
+        let _ = tokio::time::timeout(STDERR_LINGER, &mut passing).await;
+        let status = status.map_err(|error| format!("{}: {error}", self.command[0]))?;
         if status.success() {
             return Ok(());
         }
         let reason = said(status);
+        let last = last.lock().expect("nothing panics with it held").shown();
         Err(if last.is_empty() { reason } else { format!("{reason}: {last}") })
     }
 
-    fn start(&self, delivery: &Delivery) -> std::io::Result<Child> {
+    /// Why not.
+    fn cannot_start(&self, delivery: &Delivery, error: &io::Error) -> String {
+        let why = format!("{}: {error}", self.command[0]);
+        if program::is_fault_of(error) {
+            // The next message would fare no better, and this one was not begun.
+            delivery.give_back();
+            let _ = self.cannot_start.set(why.clone());
+            self.stopper.stop();
+        }
+        why
+    }
+
+    fn start(&self, delivery: &Delivery) -> io::Result<Child> {
         let mut process = Command::new(&self.command[0]);
         process.args(&self.command[1..]);
         process.env("STAMPEDE_QUEUE", &self.queue);
@@ -231,34 +244,30 @@ impl Errand {
     }
 }
 
-/// A command that does not outlive its handler.
-struct Running(Child);
+/// A command that does not outlive its handler, nor does what it has started, unless all went well.
+struct Running {
+    child: Child,
+    group: Option<Pid>,
+}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // `None` once it was waited for.
-        let id = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(id) = id {
-            // It may have ended by itself a moment ago.
-            let _ = kill_process_group(id, Signal::KILL);
-        }
+impl Running {
+    fn new(child: Child) -> Running {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Running { child, group: id.and_then(Pid::from_raw) }
+    }
+
+    /// What it has left behind may go on.
+    fn leave(&mut self) {
+        self.group = None;
     }
 }
 
-/// Passes stderr on, and keeps its last line that is not blank.
-async fn pass_on(stderr: ChildStderr, last: Arc<Mutex<String>>) {
-    let mut reader = BufReader::new(stderr);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
-        // Our own stderr may be closed; the command is not to suffer for it.
-        let _ = std::io::stderr().write_all(&line);
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim();
-        if !text.is_empty() {
-            let text = &text[..text.floor_char_boundary(LAST_LINE_BYTES_MAX)];
-            text.clone_into(&mut last.lock().expect("nothing panics with it held"));
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // It may be empty: the number is nobody else's yet, a moment after the command has ended.
+            let _ = kill_process_group(group, Signal::KILL);
         }
-        line.clear();
     }
 }
 

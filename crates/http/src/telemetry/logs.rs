@@ -1,6 +1,6 @@
 //! Structured logs on standard error.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -48,11 +48,22 @@ pub enum LogError {
 /// # Errors
 /// [`LogError`].
 pub fn init(options: &LogOptions) -> Result<(), LogError> {
+    init_to(options, io::stderr)
+}
+
+/// The same by way of `out`, which may bring lines to standard error later.
+///
+/// # Errors
+/// [`LogError`].
+pub fn init_to<W: io::Write>(
+    options: &LogOptions,
+    out: impl Fn() -> W + Send + Sync + 'static,
+) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&options.filter)?;
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(out)
         // A line that cannot be written is lost. Telling of that on the same stream would panic.
         .log_internal_errors(false)
         .with_ansi(terminal);

@@ -1,5 +1,7 @@
 //! `stampede work`: a command for each message.
 
+use std::path::Path;
+
 use super::*;
 
 #[test]
@@ -37,7 +39,8 @@ fn a_command_is_run_for_each_message_and_its_status_settles_it() {
 #[test]
 fn a_program_that_cannot_be_started_ends_the_worker_and_costs_no_message() {
     let server = Server::start();
-    server.says(&["queue", "create", "jobs"]);
+    // One receive that counted would make a dead letter.
+    server.says(&["queue", "create", "jobs", "--max-receives", "1", "--dead-letter", "dead"]);
     let lines: String = (0..20).map(|n| format!("{n}\n")).collect();
     server.fed(&["queue", "send", "jobs", "--lines"], lines.as_bytes());
     let file = server.folder.path().join("script");
@@ -60,21 +63,15 @@ fn a_program_that_cannot_be_started_ends_the_worker_and_costs_no_message() {
             let expected = format!("stampede: cannot start {program}: {why}");
             assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
         }
-        let peeked = server.json(&["peek", "jobs", "-n", "100"]);
-        assert!(once.is_empty() || peeked.iter().all(|message| message["receiveCount"] == 0));
         // It looks like a program until it is started.
         std::fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("changed");
         let said = work(script);
         assert!(said.contains(&format!("stampede: cannot start {script}: No such file")), "{said}");
-        assert!(said.contains("1 failed, 0 given back"), "{said}");
+        assert!(said.contains("0 failed, 1 given back"), "{said}");
     }
     let left = server.json(&["peek", "jobs", "-n", "100"]);
-    let received = |message: &&Value| message["receiveCount"] != 0;
-    let tried: Vec<_> = left.iter().filter(received).collect();
     assert_eq!((left.len(), server.counts("jobs")), (20, [20, 0, 0]));
-    assert_eq!((tried.len(), &tried[0]["receiveCount"]), (1, &json!(2)), "one of each worker");
-    let reason = tried[0]["lastReason"].as_str().expect("a reason");
-    assert!(reason.starts_with(&format!("{script}: No such file")), "{reason}");
+    assert!(left.iter().all(|message| message["receiveCount"] == 0), "{left:?}");
 }
 
 #[test]
@@ -141,4 +138,95 @@ fn a_worker_keeps_the_key_to_itself_unless_it_is_told_otherwise() {
         let said = run(&[&work, options, &["--", "sh", "-c", script]].concat());
         assert_eq!(said.trim_end(), format!("[{seen}] jobs"));
     }
+}
+
+#[test]
+fn what_a_command_that_failed_has_started_is_killed() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "x"]);
+    let mut worker = server.worker("jobs", &["--once"], "sleep 1000 & echo begun; exit 3");
+    // It has our stdout, which so ends with it.
+    let output = worker.output().expect("it runs");
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("begun\n", Some(1)));
+    assert_eq!(server.json(&["peek", "jobs"])[0]["lastReason"], "exit status 3");
+}
+
+/// A command that says `begun`, and ends when there is this file.
+fn until(go: &Path) -> String {
+    format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done", go.display())
+}
+
+#[test]
+fn a_worker_whose_stderr_is_closed_stops_all_the_same() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "x"]);
+    let go = server.folder.path().join("go");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = server.worker("jobs", &[], &until(&go));
+    let (mut worker, mut stdout) = Running::start(command.stderr(writer));
+    assert_eq!(line(&mut stdout), "begun");
+    worker.signal(Signal::INT);
+    std::fs::write(&go, "").expect("written");
+    assert_eq!(worker.wait(), Some(0));
+    assert_eq!(server.counts("jobs"), [0, 0, 0]);
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_holds_up_nothing_and_what_it_did_not_take_is_told() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.fed(&["queue", "send", "jobs", "--lines"], b"1\n2\n3\n");
+    let script = "head -c 4000000 /dev/zero | tr '\\0' x >&2";
+    let mut command = server.worker("jobs", &["--concurrency", "2"], script);
+    let (mut worker, _stdout) = Running::start(command.stderr(Stdio::piped()));
+    while server.counts("jobs") != [0, 0, 0] {}
+    let mut stderr = BufReader::new(worker.0.stderr.take().expect("piped"));
+    let said = line(&mut stderr);
+    assert!(said.ends_with(" bytes of stderr were dropped"), "{} bytes", said.len());
+    worker.signal(Signal::TERM);
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("text");
+    assert_eq!(worker.wait(), Some(0));
+    assert!(rest.ends_with("stampede: 3 done, 0 failed, 0 given back, 0 not known acked\n"));
+}
+
+#[test]
+fn a_worker_whose_terminal_is_gone_waits_for_its_commands() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "x"]);
+    let go = server.folder.path().join("go");
+    let mut command = server.worker("jobs", &[], &until(&go));
+    let (mut worker, mut stdout) = Running::start(command.stderr(Stdio::piped()));
+    assert_eq!(line(&mut stdout), "begun");
+    let mut stderr = BufReader::new(worker.0.stderr.take().expect("piped"));
+    worker.signal(Signal::HUP);
+    assert!(line(&mut stderr).contains("waiting for running commands"));
+    // Shells say it once more, and do not mean to kill.
+    worker.signal(Signal::HUP);
+    std::fs::write(&go, "").expect("written");
+    assert!(line(&mut stderr).contains("1 done, 0 failed, 0 given back"));
+    assert_eq!(worker.wait(), Some(0));
+}
+
+#[test]
+fn a_worker_that_is_to_outlive_its_terminal_goes_on() {
+    let server = Server::start();
+    server.says(&["queue", "create", "jobs"]);
+    server.says(&["queue", "send", "jobs", "one"]);
+    let worker = server.worker("jobs", &[], "echo $(cat)");
+    // As nohup does.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(worker.get_program());
+    shell.args(worker.get_args()).env("STAMPEDE_SERVER", &server.url).env_remove("STAMPEDE_KEY");
+    let (mut worker, mut stdout) = Running::start(&mut shell);
+    assert_eq!(line(&mut stdout), "one");
+    worker.signal(Signal::HUP);
+    server.says(&["queue", "send", "jobs", "two"]);
+    assert_eq!(line(&mut stdout), "two");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait(), Some(0));
 }
