@@ -153,6 +153,7 @@ impl App {
     ) -> Response<ConnBody> {
         let misleading = misleading(&conn, &request);
         let in_flight = InFlight::new(conn);
+        let is_h2 = request.version() == Version::HTTP_2;
         let began = Instant::now();
         let mut seen = Seen::new(&app, &request);
         let (request, unread) = with_body(request);
@@ -167,7 +168,7 @@ impl App {
         if let Some(unread) = unread.filter(|_| refused) {
             unread.drop_rest(app.edge.limits.unread_timeout).await;
         }
-        response.map(|body| ConnBody::new(body, in_flight))
+        response.map(|body| ConnBody::new(body, in_flight, is_h2))
     }
 
     /// Nothing of the request is left when it has an answer.

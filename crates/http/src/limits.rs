@@ -20,7 +20,8 @@ pub struct Limits {
     /// How long a client may go on sending what nobody will read: over HTTP/2 before it gets its
     /// answer, over HTTP/1 after it.
     pub unread_timeout: Duration,
-    /// A client that reads nothing of its answer for this long is dropped.
+    /// A client that reads nothing for this long is dropped, and one that in this time reads less
+    /// than [`ANSWER_BYTES_MIN`] of an answer.
     pub write_timeout: Duration,
     /// A connection without a request in flight is closed after this.
     pub idle_timeout: Duration,
@@ -70,6 +71,9 @@ pub const URI_BYTES_MAX: usize = 8 << 10;
 pub const PATH_PARAMS_MAX: usize = 4;
 /// As [`Limits::unread_timeout`], in bytes.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
+/// What a client reads of a large answer, or of any over HTTP/2, in each [`Limits::write_timeout`]: so
+/// many bytes, or the rest of it. It need not hurry, but the answer is in memory meanwhile.
+pub const ANSWER_BYTES_MIN: usize = 256 << 10;
 /// Requests at once on one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 256;
 /// Items on a page of a list.

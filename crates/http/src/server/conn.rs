@@ -2,14 +2,9 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use axum::body::Body;
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use kernel::TenantId;
 use parking_lot::Mutex;
 
@@ -34,6 +29,10 @@ pub struct Conn {
     /// The client does not read what is written.
     write_blocked: AtomicBool,
     written: AtomicU64,
+    /// Which of the watchdog's turns this is: the first or the second of two.
+    turn: AtomicUsize,
+    /// Answers that are being read, by the turn in which each moved last.
+    reading: [AtomicU32; 2],
     no_linger: AtomicBool,
     /// The tenant that was let in last, plus one.
     last_tenant: AtomicU64,
@@ -56,6 +55,8 @@ impl Conn {
             head_refused: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
             written: AtomicU64::new(0),
+            turn: AtomicUsize::new(0),
+            reading: Default::default(),
             no_linger: AtomicBool::new(false),
             last_tenant: AtomicU64::new(0),
             holds: Mutex::new(Vec::new()),
@@ -131,6 +132,27 @@ impl Conn {
         self.write_blocked.load(Relaxed)
     }
 
+    /// Whether an answer that is watched waits for the client to read it.
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.iter().any(|answers| answers.load(Relaxed) > 0)
+    }
+
+    /// Ends a turn, unless an answer has not moved in all of it: then the client does not read.
+    pub(super) fn all_moved(&self) -> bool {
+        let next = self.turn.load(Relaxed) ^ 1;
+        if self.reading[next].load(Relaxed) > 0 {
+            return false;
+        }
+        self.turn.store(next, Relaxed);
+        true
+    }
+
+    /// Grows when a request begins, and when its answer is gone. What is written over HTTP/2 may be no
+    /// more than the answers to pings.
+    pub(super) fn requests(&self) -> u64 {
+        self.begun().wrapping_mul(2).wrapping_sub(u64::from(self.in_flight.load(Relaxed)))
+    }
+
     /// Grows with everything that shows the client to be alive.
     pub(super) fn progress(&self) -> u64 {
         self.begun().wrapping_add(self.written.load(Relaxed))
@@ -178,34 +200,32 @@ impl Drop for InFlight {
     }
 }
 
-/// The body of an answer, which keeps its request in flight.
-pub(crate) struct ConnBody {
-    body: Body,
-    _in_flight: InFlight,
+/// An answer that is being read, until the last of its bytes is given up: written, mostly.
+pub(super) struct Reading {
+    in_flight: InFlight,
+    /// In which it moved last.
+    turn: AtomicUsize,
 }
 
-impl ConnBody {
-    pub(crate) fn new(body: Body, in_flight: InFlight) -> ConnBody {
-        ConnBody { body, _in_flight: in_flight }
+impl Reading {
+    pub(super) fn new(in_flight: InFlight) -> Reading {
+        let turn = in_flight.conn().turn.load(Relaxed);
+        in_flight.conn().reading[turn].fetch_add(1, Relaxed);
+        Reading { in_flight, turn: AtomicUsize::new(turn) }
+    }
+
+    /// The client has read enough of it for this turn.
+    pub(super) fn moves(&self) {
+        let conn = self.in_flight.conn();
+        let now = conn.turn.load(Relaxed);
+        conn.reading[now].fetch_add(1, Relaxed);
+        let before = self.turn.swap(now, Relaxed);
+        conn.reading[before].fetch_sub(1, Relaxed);
     }
 }
 
-impl http_body::Body for ConnBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.in_flight.conn().reading[self.turn.load(Relaxed)].fetch_sub(1, Relaxed);
     }
 }

@@ -9,13 +9,15 @@
 //! hyper parses; what it refuses it answers itself and closes. The rest of this module is about
 //! clients that are slow, silent or too many.
 
+mod body;
 mod conn;
 mod io;
 mod unread;
 mod watchdog;
 
+pub(crate) use body::ConnBody;
 pub use conn::Conn;
-pub(crate) use conn::{ConnBody, InFlight};
+pub(crate) use conn::InFlight;
 pub(crate) use io::raw_problem;
 pub(crate) use unread::Unread;
 
@@ -170,6 +172,7 @@ fn http() -> Builder<TokioExecutor> {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1()
         // Heads and answers are small: one copied buffer is cheaper than a vectored write (reads 8 %).
+        // Large ones come in slices, and no slice while more than `max_buf_size` is to be written.
         .writev(false)
         .timer(TokioTimer::new())
         // The watchdog does this without a timer for each request.

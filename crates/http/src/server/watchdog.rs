@@ -1,9 +1,10 @@
 //! The time-outs of a connection, with one timer that is rarely touched.
 //!
-//! A request that arrives whole costs three loads here, and no clock. The timer is only set
-//! when a head stays open, when a write blocks, or when it has run out; what happened in between
-//! is told from [`Conn::progress`]. So an idle connection is closed between one and two
-//! idle times after its last request.
+//! A request that arrives whole costs a few loads here, and no clock. The timer is only set
+//! when a head stays open, when a write blocks, when a large answer is being read, or when it has
+//! run out; what happened in between is told from [`Conn::progress`] and [`Conn::requests`]. So an idle
+//! connection is closed between one and two idle times after its last request, and one of which an
+//! answer is not read between one and two write times after it moved last.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -50,11 +51,19 @@ pin_project_lite::pin_project! {
     }
 }
 
+/// What grows when what is watched for happens.
+fn progress(watching: Watching, conn: &Conn) -> u64 {
+    match watching {
+        Watching::FirstRequest | Watching::Idle => conn.requests(),
+        Watching::Head | Watching::Write | Watching::Leaving => conn.progress(),
+    }
+}
+
 impl Watchdog {
     pub(super) fn new(conn: &Conn, limits: &Limits) -> Watchdog {
         Watchdog {
             watching: Watching::FirstRequest,
-            progress: conn.progress(),
+            progress: progress(Watching::FirstRequest, conn),
             head_timeout: limits.head_timeout,
             write_timeout: limits.write_timeout,
             idle_timeout: limits.idle_timeout,
@@ -71,7 +80,7 @@ impl Watchdog {
             Watching::Idle => *this.idle_timeout,
         };
         *this.watching = watching;
-        *this.progress = conn.progress();
+        *this.progress = progress(watching, conn);
         *this.registered = false;
         this.timer.reset(Instant::now() + after);
     }
@@ -80,6 +89,7 @@ impl Watchdog {
     pub(super) fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>, conn: &Conn) -> Verdict {
         use Watching::{FirstRequest, Head, Idle, Leaving, Write};
         let wants = match self.watching {
+            now if conn.is_reading() => (now != Write).then_some(Write),
             Leaving => None,
             now if conn.is_head_open() => {
                 (now != Head || self.progress != conn.progress()).then_some(Head)
@@ -99,14 +109,19 @@ impl Watchdog {
             if std::future::Future::poll(this.timer, cx).is_pending() {
                 return Verdict::Fine;
             }
-            let moved = self.progress != conn.progress();
+            let moved = self.progress != progress(self.watching, conn);
+            if self.watching == Write && !conn.all_moved() {
+                return Verdict::Hopeless;
+            }
             match self.watching {
                 Head if conn.is_head_open() && !moved => {
                     self.as_mut().set(Leaving, conn);
                     return Verdict::HeadTooSlow;
                 }
                 Write if conn.is_write_blocked() && !moved => return Verdict::Hopeless,
-                Write if conn.is_write_blocked() => self.as_mut().set(Write, conn),
+                Write if conn.is_write_blocked() || conn.is_reading() => {
+                    self.as_mut().set(Write, conn);
+                }
                 FirstRequest | Idle if !moved && !conn.is_busy() => {
                     self.as_mut().set(Leaving, conn);
                     return Verdict::Idle;

@@ -293,6 +293,7 @@ fn routes() -> Routes {
         .get("/t/panic", "test.panic", panics, open("Panic"))
         .get("/t/slow", "test.slow", slow, open("Slow"))
         .get("/t/endless", "test.endless", endless, open("Endless"))
+        .get("/t/bytes/{count}", "test.bytes", bytes, open("So many"))
 }
 
 async fn add(Json { value, raw }: Json<Thing>) -> Response {
@@ -329,6 +330,10 @@ async fn shout(Path(name): Path<String>) -> String {
 
 async fn pair(Path((a, n)): Path<(String, u64)>) -> String {
     format!("{a} {n}")
+}
+
+async fn bytes(Path(count): Path<String>) -> Vec<u8> {
+    vec![b'x'; count.parse().expect("a number")]
 }
 
 async fn panics() -> Result<String, Problem> {

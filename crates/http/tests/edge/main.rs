@@ -38,3 +38,4 @@ mod system;
 mod telemetry;
 mod tls;
 mod traces;
+mod unread;
