@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, HttpBody};
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use kernel::TenantId;
 use node::Node;
 
 use crate::auth::Auth;
@@ -93,9 +94,14 @@ pub struct Ctx {
     pub(crate) conn: Arc<Conn>,
     pub(crate) route: u32,
     pub(crate) params: Params,
+    caller: OnceLock<TenantId>,
 }
 
 impl Ctx {
+    pub(crate) fn new(app: Arc<App>, conn: Arc<Conn>, route: u32, params: Params) -> Ctx {
+        Ctx { app, conn, route, params, caller: OnceLock::new() }
+    }
+
     /// What all requests share.
     #[must_use]
     pub fn edge(&self) -> &EdgeState {
@@ -112,6 +118,17 @@ impl Ctx {
     #[must_use]
     pub fn conn(&self) -> &Conn {
         &self.conn
+    }
+
+    /// Notes whose request it is, for those who take from it after the caller is known.
+    pub(crate) fn is_of(&self, tenant: TenantId) {
+        // Who it is does not change.
+        let _ = self.caller.set(tenant);
+    }
+
+    /// Whose request it is. Where anybody may call, it is nobody's until somebody is let in.
+    pub(crate) fn tenant(&self) -> Option<TenantId> {
+        self.caller.get().copied()
     }
 }
 
@@ -186,7 +203,7 @@ impl App {
         match app.router.find(request.method(), request.uri().path()) {
             Found::Route(number, params) => {
                 seen.route = Some(number);
-                let ctx = Ctx { app: app.clone(), conn: conn.clone(), route: number, params };
+                let ctx = Ctx::new(app.clone(), conn.clone(), number, params);
                 let answer = (app.router.route(number).endpoint)(request, ctx);
                 match caught(answer).await {
                     Ok(response) => response,

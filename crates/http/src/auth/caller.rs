@@ -107,7 +107,9 @@ impl Caller {
 
     /// Refuses a key that there is not. Counts and charges nothing.
     pub(crate) async fn check_key(ctx: &Ctx, key: &str) -> Result<(), Problem> {
-        ctx.edge().auth.holder_of(key, ctx.conn()).await.map(drop)
+        let known = ctx.edge().auth.holder_of(key, ctx.conn()).await?;
+        ctx.is_of(known.tenant.record.id);
+        Ok(())
     }
 }
 
@@ -174,6 +176,7 @@ fn admit(ctx: &Ctx, known: Arc<Known>, headers: &HeaderMap) -> Result<Caller, Pr
     if tenant.rate.is_some() {
         tenant.counted(tenant.gauge.charge(auth.now_ns(), tenant.rate))?;
     }
+    ctx.is_of(tenant.record.id);
     let scopes = known.identity.scopes();
     let acts_for = acted_for(headers)?;
     let (user, key_id, is_shopper) = match &known.identity {

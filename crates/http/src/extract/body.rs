@@ -222,8 +222,10 @@ pub async fn read(mut body: Body, ctx: &Ctx) -> Result<Bytes, Problem> {
 /// Room for what has arrived, not for what is announced: that costs its sender nothing.
 fn make_room(ctx: &Ctx, room: &mut Option<Taken>, bytes: usize) -> Result<(), Problem> {
     let (large, limits) = (&ctx.edge().large, &ctx.edge().limits);
+    // Nobody is unknown here but who needs no key, in `--dev`.
+    let tenant = ctx.tenant().unwrap_or(tenants::DEFAULT_TENANT);
     match room {
-        None => large.take(limits, bytes).map(|taken| *room = Some(taken)),
+        None => large.take(limits, tenant, bytes).map(|taken| *room = Some(taken)),
         Some(taken) => large.grow(limits, taken, bytes),
     }
     .map_err(Problem::closing)

@@ -275,7 +275,7 @@ pub(crate) async fn room_to_receive(
         return Ok(None);
     }
     let bytes = usize::try_from(LARGE_BODY_BYTES_MAX).expect("a few megabytes");
-    edge.large.wait(&edge.limits, bytes).await.map(Some)
+    edge.large.wait(&edge.limits, tenant, bytes).await.map(Some)
 }
 
 /// What of it these messages need.
@@ -297,7 +297,7 @@ pub(crate) async fn whole(
     source: Source<'_>,
     messages: Vec<Looked>,
 ) -> Result<Whole<Looked>, Problem> {
-    let room = room_for(edge, large_bytes(&messages), None).await?;
+    let room = room_for(edge, source.tenant, large_bytes(&messages), None).await?;
     open(edge, source, messages).await.or_unavailable(room)
 }
 
@@ -314,7 +314,7 @@ pub(crate) async fn handed_out(
     // Without large bodies nothing is waited for. And an attempt that comes again gets what it has.
     let watched: &[Delivery] = if bytes == 0 || again { &[] } else { &messages };
     let mut unseen = Unseen::new(edge, source, watched);
-    let room = match room_for(edge, bytes, room).await {
+    let room = match room_for(edge, source.tenant, bytes, room).await {
         Ok(room) => room,
         Err(problem) => {
             unseen.leave_out(&messages);
@@ -345,12 +345,13 @@ pub(crate) async fn handed_out(
 /// Room for large bodies of so many bytes, if none was taken for them.
 async fn room_for(
     edge: &Edge,
+    tenant: TenantId,
     bytes: usize,
     room: Option<Taken>,
 ) -> Result<Option<Taken>, Problem> {
     match (room, bytes) {
         (None, 0) => Ok(None),
-        (None, bytes) => edge.large.wait(&edge.limits, bytes).await.map(Some),
+        (None, bytes) => edge.large.wait(&edge.limits, tenant, bytes).await.map(Some),
         (room, _) => Ok(room),
     }
 }

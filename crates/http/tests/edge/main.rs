@@ -23,6 +23,7 @@ mod quotas_of_room;
 mod redrives;
 mod refusals;
 mod released;
+mod room;
 mod shutdown;
 mod slow;
 mod sqs_attempts;

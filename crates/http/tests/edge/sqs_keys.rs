@@ -1,6 +1,7 @@
 //! Whose requests of SQS are, by the key that they are signed with.
 
 use hmac::{Hmac, KeyInit, Mac};
+use http_edge::Edge;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -53,7 +54,11 @@ fn wall_ms() -> u64 {
 
 /// The server in `--dev`, and a key of its tenant `acme`.
 async fn with_tenant() -> (Server, String) {
-    let (server, _) = Server::start_product(1).await;
+    with_tenant_and(|_| {}).await
+}
+
+pub(crate) async fn with_tenant_and(change: impl FnOnce(&mut Edge)) -> (Server, String) {
+    let (server, _) = Server::start_product_with(1, change).await;
     Server::ok(&server.post("/v1/tenants", r#"{"name": "acme"}"#).await, 201);
     let head = "content-type: application/json\r\nx-tenant: acme\r\n";
     let ask = r#"{"name": "worker", "scopes": ["admin", "read"]}"#;

@@ -172,7 +172,7 @@ async fn call_on(
         }
         None => Body::empty(),
     };
-    let ctx = Ctx { app: app.clone(), conn: conn.clone(), route, params };
+    let ctx = Ctx::new(app.clone(), conn.clone(), route, params);
     let request = request.body(body).expect("a request");
     let response: Response = (app.router.route(route).endpoint)(request, ctx).await;
     let (parts, body) = response.into_parts();

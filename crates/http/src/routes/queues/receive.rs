@@ -227,10 +227,11 @@ mod tests {
     #[test]
     fn what_is_peeked_has_its_room_until_the_answer_is_gone() {
         let (large, limits) = (LargeRoom::default(), Limits::default());
-        let room = large.take(&limits, usize::MAX).ok();
+        let tenant = kernel::TenantId(1);
+        let room = large.take(&limits, tenant, usize::MAX).ok();
         let answer = PeekPage { messages: Vec::new(), next_cursor: None, room }.into_response();
-        assert!(large.take(&limits, 1).is_err(), "it is still in memory");
+        assert!(large.take(&limits, tenant, 1).is_err(), "it is still in memory");
         drop(answer);
-        assert!(large.take(&limits, 1).is_ok());
+        assert!(large.take(&limits, tenant, 1).is_ok());
     }
 }
