@@ -3,11 +3,15 @@
 //! What is in a message is the same in every dialect, so that what is sent in one can be received
 //! in another.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kernel::id::digest;
 use queue::Settings;
 use queue::parcel::{Attribute, AttributeValue, Body};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -93,20 +97,83 @@ impl Serialize for BodyAsJson {
     }
 }
 
+/// Attributes of a message.
+const ATTRIBUTES_MAX: usize = 50;
+/// Bytes of an attribute's name.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The attributes of a message, read no further than to the first that cannot be one: a body has room for
+/// millions of numbers and fields, and each would take many times its bytes.
+#[derive(Default)]
+pub(crate) struct Attributes(pub(crate) BTreeMap<String, Attribute>);
+
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Attributes, D::Error> {
+        json.deserialize_map(OfAttributes)
+    }
+}
+
+struct OfAttributes;
+
+impl<'de> Visitor<'de> for OfAttributes {
+    type Value = Attributes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Attributes, A::Error> {
+        let mut attributes = BTreeMap::new();
+        while let Some(name) = access.next_key::<String>()? {
+            if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+                return Err(A::Error::custom(format_args!(
+                    "an attribute's name must have from 1 to {NAME_BYTES_MAX} bytes"
+                )));
+            }
+            if attributes.len() == ATTRIBUTES_MAX && !attributes.contains_key(&name) {
+                let why = format_args!("there must be from 0 to {ATTRIBUTES_MAX}");
+                return Err(A::Error::custom(why));
+            }
+            let OneAttribute(attribute) = access.next_value()?;
+            attributes.insert(name, attribute);
+        }
+        Ok(Attributes(attributes))
+    }
+}
+
+struct OneAttribute(Attribute);
+
+impl<'de> Deserialize<'de> for OneAttribute {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<OneAttribute, D::Error> {
+        let raw = <&RawValue>::deserialize(json)?;
+        attribute_from_json(raw.get()).map(OneAttribute).map_err(D::Error::custom)
+    }
+}
+
+/// An attribute with its type.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Typed {
+    #[serde(rename = "type")]
+    data_type: String,
+    value: String,
+}
+
 /// From a string, number, boolean, or `{type, value}`, in which the value of a `Binary` is
 /// base64.
-pub(crate) fn attribute_from_json(value: &Value) -> Result<Attribute, &'static str> {
-    match value {
-        Value::String(text) => Ok(Attribute::text("String", text.clone())),
-        Value::Number(number) => Ok(Attribute::text("Number", number.to_string())),
-        Value::Bool(is) => Ok(Attribute::text(BOOLEAN, is.to_string())),
-        Value::Object(fields) => {
-            let field = |name| fields.get(name).and_then(Value::as_str);
-            match (field("type"), field("value"), fields.len()) {
-                (Some(data_type), Some(value), 2) => typed(data_type, value),
-                _ => Err("an attribute's object has type and value, both strings"),
-            }
-        }
+fn attribute_from_json(json: &str) -> Result<Attribute, &'static str> {
+    if json.starts_with('{') {
+        return match serde_json::from_str(json) {
+            Ok(Typed { data_type, value }) => typed(&data_type, &value),
+            Err(_) => Err("an attribute's object has type and value, both strings"),
+        };
+    }
+    // What takes more memory than text is not read at all.
+    let scalar = if json.starts_with('[') { None } else { serde_json::from_str(json).ok() };
+    match scalar {
+        Some(Value::String(text)) => Ok(Attribute::text("String", text)),
+        Some(Value::Number(number)) => Ok(Attribute::text("Number", number.to_string())),
+        Some(Value::Bool(is)) => Ok(Attribute::text(BOOLEAN, is.to_string())),
         _ => Err("an attribute is a string, a number, a boolean, or {type, value}"),
     }
 }
@@ -234,7 +301,7 @@ mod tests {
             r#"{"type":"Number.int","value":"5"}"#,
         ] {
             let value: Value = serde_json::from_str(json).expect("JSON");
-            let attribute = attribute_from_json(&value).expect("an attribute");
+            let attribute = attribute_from_json(json).expect("an attribute");
             assert_eq!(attribute_to_json(&attribute), value);
         }
     }
@@ -244,6 +311,7 @@ mod tests {
         for json in [
             "null",
             "[1]",
+            "1e999",
             "{}",
             r#"{"type":"Blob","value":"x"}"#,
             r#"{"type":"Number","value":"x"}"#,
@@ -255,9 +323,32 @@ mod tests {
             r#"{"type":"Binary","value":"?"}"#,
             r#"{"type":"String","value":"x","more":1}"#,
         ] {
-            let value: Value = serde_json::from_str(json).expect("JSON");
-            assert!(attribute_from_json(&value).is_err(), "{json}");
+            assert!(attribute_from_json(json).is_err(), "{json}");
         }
+    }
+
+    #[test]
+    fn attributes_are_read_no_further_than_they_may_go() {
+        let read = |json: &str| {
+            let error = serde_json::from_str::<Attributes>(json).map(|read| read.0).unwrap_err();
+            error.to_string()
+        };
+        let many: String = (0..51).map(|n| format!("\"a{n}\": 1,")).collect();
+        for what in ["1}", "[0, 0", "no JSON"] {
+            let said = read(&format!("{{{many} \"last\": {what}"));
+            assert!(said.starts_with("there must be from 0 to 50"), "{said}");
+        }
+        // Whoever builds it says that it is nested too deep.
+        let deep = format!("{}0{}", "[".repeat(200), "]".repeat(200));
+        let said = read(&format!("{{\"a\": {deep}}}"));
+        assert!(said.starts_with("an attribute is a string"), "{said}");
+        for fields in [format!("\"type\": \"String\", \"value\": {deep}"), format!("\"x\": {deep}")]
+        {
+            let said = read(&format!("{{\"a\": {{{fields}}}}}"));
+            assert!(said.starts_with("an attribute's object has type and value"), "{said}");
+        }
+        let said = read(&format!("{{\"{}\": 1}}", "n".repeat(257)));
+        assert!(said.starts_with("an attribute's name must have from 1 to 256 bytes"), "{said}");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Sending.
 
-use std::collections::BTreeMap;
-
 use axum::Json as Answer;
 use axum::extract::{FromRequest, Request, State};
 use bytes::Bytes;
@@ -11,7 +9,6 @@ use queue::{
     BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, Reply, SendRefusal, Sent, Settings,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -27,18 +24,15 @@ use crate::extract::{
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
-use crate::queues::parcel::{
-    attribute_from_json, dedup_in, dedup_of_body, dedup_of_key, deserialize_body,
-};
+use crate::queues::parcel::{Attributes, dedup_in, dedup_of_body, dedup_of_key, deserialize_body};
 use crate::queues::{message_id, service};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace;
 
 /// Bytes of a request with many.
 pub(super) const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
-/// Characters of a group's name, a deduplication key, or an attribute's name.
+/// Bytes of a group's name or a deduplication key.
 const WORD_BYTES_MAX: usize = 256;
-const ATTRIBUTES_MAX: usize = 50;
 
 /// Its part of the table.
 pub(super) fn routes(table: Routes) -> Routes {
@@ -89,7 +83,7 @@ pub(super) struct NewMessage {
     /// Strings, numbers, booleans, or `{"type": "Binary", "value": base64}`.
     #[serde(default)]
     #[schema(value_type = Object)]
-    attributes: BTreeMap<String, Value>,
+    attributes: Attributes,
     /// Hidden for so long; up to ten years.
     #[schema(value_type = Option<u64>, maximum = 315360000)]
     delay_seconds: Option<FromTo<u64, 0, SECONDS_MAX>>,
@@ -276,27 +270,13 @@ impl NewMessage {
         trace_id: Option<u128>,
         too_large: SayTooLarge,
     ) -> Result<Outgoing, Problem> {
-        let wrong = |detail: String| Err(ProblemKind::InvalidBody.because(detail));
         check_word("messageGroupId", self.message_group_id.as_deref())?;
         check_word("deduplicationKey", self.deduplication_key.as_deref())?;
-        if self.attributes.len() > ATTRIBUTES_MAX {
-            return wrong(format!("at attributes: there must be from 0 to {ATTRIBUTES_MAX}"));
-        }
         if let Body::Json(json) = &self.body {
             check_depth("body", json.as_bytes())?;
         }
         let mut parcel = Parcel::new(self.body).traced(trace_id);
-        for (name, value) in self.attributes {
-            if !(1..=WORD_BYTES_MAX).contains(&name.len()) {
-                return wrong(format!(
-                    "at attributes: an attribute's name must have from 1 to {WORD_BYTES_MAX} bytes"
-                ));
-            }
-            match attribute_from_json(&value) {
-                Ok(attribute) => drop(parcel.attributes.insert(name, attribute)),
-                Err(why) => return wrong(format!("at attributes.{name}: {why}")),
-            }
-        }
+        parcel.attributes = self.attributes.0;
         let mut packed = packed(settings, parcel, too_large)?;
         let message = &mut packed.message;
         message.delay_ms = self.delay_seconds.map(|seconds| seconds.0 * 1000);
