@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::words;
 use crate::app::Ctx;
+use crate::aside::by_bytes;
 use crate::problem::{Problem, ProblemKind};
 use crate::room::{Taken, keep};
 
@@ -41,16 +42,21 @@ pub struct RawBody(
     pub Bytes,
 );
 
-impl<T: DeserializeOwned> FromRequest<Ctx> for Json<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Ctx> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Json<T>, Problem> {
-        let raw = read_json(request, ctx).await?;
-        Ok(Json { value: parse(&raw)?, raw })
+        Json::of(read_json(request, ctx).await?).await
     }
 }
 
-impl<T: DeserializeOwned> OptionalFromRequest<Ctx> for Json<T> {
+impl<T: DeserializeOwned + Send + 'static> Json<T> {
+    async fn of(raw: Bytes) -> Result<Json<T>, Problem> {
+        by_bytes(raw.len(), move || Ok(Json { value: parse(&raw)?, raw })).await
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> OptionalFromRequest<Ctx> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Option<Json<T>>, Problem> {
@@ -63,7 +69,7 @@ impl<T: DeserializeOwned> OptionalFromRequest<Ctx> for Json<T> {
             return Ok(None);
         }
         require_json(&head.headers)?;
-        Ok(Some(Json { value: parse(&raw)?, raw }))
+        Json::of(raw).await.map(Some)
     }
 }
 
@@ -275,4 +281,30 @@ fn root(error: &dyn std::error::Error) -> &dyn std::error::Error {
 fn too_large(bytes_max: usize) -> Problem {
     let detail = format!("the body must not have more than {bytes_max} bytes");
     ProblemKind::PayloadTooLarge.because(detail).with("limitBytes", bytes_max).closing()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    /// By which it was read.
+    struct Thread(ThreadId);
+
+    impl<'de> Deserialize<'de> for Thread {
+        fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Thread, D::Error> {
+            serde::de::IgnoredAny::deserialize(json).map(|_| Thread(thread::current().id()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_large_is_read_elsewhere() {
+        for (bytes, is_here) in [(10, true), (1 << 20, false)] {
+            let json = Bytes::from(format!("\"{}\"", "x".repeat(bytes)));
+            let read = Json::<Thread>::of(json.clone()).await.expect("JSON");
+            assert_eq!(read.value.0 == thread::current().id(), is_here, "{bytes} bytes");
+            assert!(read.raw == json);
+        }
+    }
 }

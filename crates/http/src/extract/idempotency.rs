@@ -1,12 +1,14 @@
 //! The `Idempotency-Key` header: a request that is sent twice is carried out once.
 
 use axum::extract::FromRequestParts;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
 use kernel::id::digest;
 use kernel::{IdempotencyKey, TenantId};
 
 use crate::app::Ctx;
+use crate::aside::by_bytes;
 use crate::limits::IDEMPOTENCY_KEY_MAX;
 use crate::problem::{Problem, ProblemKind};
 
@@ -33,6 +35,14 @@ impl Idempotency {
         let parts: [&[u8]; 4] =
             [&tenant, method.as_str().as_bytes(), path.as_bytes(), key.as_bytes()];
         Some(IdempotencyKey { key: digest(&parts), body: digest(&[raw_body]) })
+    }
+
+    /// As [`Idempotency::with`], of a body that may be large.
+    pub(crate) async fn with_large(self, tenant: TenantId, raw: &Bytes) -> Option<IdempotencyKey> {
+        // Most have no key, and then nothing is hashed.
+        self.0.as_ref()?;
+        let raw = raw.clone();
+        by_bytes(raw.len(), move || self.with(tenant, &raw)).await
     }
 }
 

@@ -135,11 +135,15 @@ impl FromRequest<Ctx> for Batch {
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Batch, Problem> {
         let raw = read_json(request, ctx).await?;
+        let bytes = raw.len();
         let of_whole = |whole: NewMessages| whole.messages;
         let of_loose = |loose: LooseMessages| loose.messages;
-        let messages = read_batch(&raw, of_whole, of_loose)?;
-        let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
-        Ok(Batch { messages, client_message_ids, raw })
+        let read = move || {
+            let messages = read_batch(&raw, of_whole, of_loose)?;
+            let (client_message_ids, messages) = messages.into_iter().map(named).unzip();
+            Ok(Batch { messages, client_message_ids, raw })
+        };
+        by_bytes(bytes, read).await
     }
 }
 
@@ -334,7 +338,7 @@ pub(super) async fn one(
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || message.packed(&definition, trace_id);
     let message = by_bytes(body.raw.len(), pack).await?;
-    let key = idempotency.with(caller.tenant, &body.raw);
+    let key = idempotency.with_large(caller.tenant, &body.raw).await;
     send_one(&edge, &caller, (&name, per_second), key, message).await
 }
 
@@ -355,7 +359,7 @@ pub(super) async fn batch(
     };
     let packed = by_bytes(batch.raw.len(), pack).await;
     let good = good_of(&packed);
-    let key = idempotency.with(caller.tenant, &batch.raw);
+    let key = idempotency.with_large(caller.tenant, &batch.raw).await;
     service::admit_to(&edge, &caller, (&name, per_second), key, good.len()).await?;
     let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
         Reply::Sent(sent) => sent,

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::{find, refused};
 use crate::app::{Ctx, EdgeState};
+use crate::aside::by_bytes;
 use crate::auth::Caller;
 use crate::extract::{
     BATCH_MAX, Idempotency, Path, Unread, check_depth, deserialize_batch, read_batch, read_json,
@@ -95,15 +96,18 @@ impl FromRequest<Ctx> for Records {
 
     async fn from_request(request: Request, ctx: &Ctx) -> Result<Records, Problem> {
         let raw = read_json(request, ctx).await?;
+        let bytes = raw.len();
         let of_whole = |whole: NewRecords| whole.records;
         let of_loose = |loose: LooseRecords| loose.records;
-        let records = read_batch(&raw, of_whole, of_loose)?.into_iter();
         let checked = |record: Result<RecordAsk, Unread>| match record {
             Ok(record) => record.check(),
             Err(unread) => Err(unread.problem),
         };
-        let records = records.map(checked).collect();
-        Ok(Records { records, raw })
+        let read = move || {
+            let records = read_batch(&raw, of_whole, of_loose)?.into_iter();
+            Ok(Records { records: records.map(checked).collect(), raw })
+        };
+        by_bytes(bytes, read).await
     }
 }
 
@@ -188,7 +192,7 @@ pub(super) async fn append_records(
             Err(problem) => results.push(Some(Err(problem))),
         }
     }
-    let key = idempotency.with(caller.tenant, &body.raw);
+    let key = idempotency.with_large(caller.tenant, &body.raw).await;
     let outcomes = append(&edge, &caller, &stream, key, good).await?;
     if outcomes.iter().all(|(_, outcome)| outcome.is_err())
         && let Some((_, Err(missed))) = outcomes.first()
