@@ -52,7 +52,11 @@ mod tests {
 
     #[test]
     fn an_arn_is_read_as_it_is_written() {
-        for text in ["arn:aws:sqs:us-east-1:acme:orders", "arn:aws:sqs::000000000000:o.fifo"] {
+        for text in [
+            "arn:aws:sqs:us-east-1:acme:orders",
+            "arn:aws:sqs::000000000000:o.fifo",
+            "arn:aws:sqs:us-east-1:acme:orders.v2",
+        ] {
             assert_eq!(text.parse::<QueueArn>().expect(text).to_string(), text);
         }
         assert!("arn:aws-cn:sqs:cn-north-1:acme:orders".parse::<QueueArn>().is_ok());

@@ -47,7 +47,7 @@ where
         let value: &MessageAttributeValue = value.borrow();
         update(&mut hash, name.as_ref().as_bytes());
         update(&mut hash, value.data_type.as_bytes());
-        if value.data_type.split('.').next() == Some("Binary") {
+        if value.is_binary() {
             hash.update([BYTES]);
             update(&mut hash, value.binary_value.as_ref().map_or(&[], |blob| &blob.0));
         } else {

@@ -76,9 +76,12 @@ mod tests {
 
     #[test]
     fn a_url_is_read_as_it_is_written() {
-        let path = QueuePath { account: "acme", queue: "orders.fifo" };
-        let url = path.url("http://localhost:8080/sqs/");
-        assert_eq!(url, "http://localhost:8080/sqs/acme/orders.fifo");
-        assert_eq!(QueuePath::parse(&url), Some(path));
+        // Periods also where this dialect makes no queue with them.
+        for queue in ["orders.fifo", "orders.v2", ".fifo"] {
+            let path = QueuePath { account: "acme", queue };
+            let url = path.url("http://localhost:8080/sqs/");
+            assert_eq!(url, format!("http://localhost:8080/sqs/acme/{queue}"));
+            assert_eq!(QueuePath::parse(&url), Some(path));
+        }
     }
 }

@@ -45,6 +45,21 @@ pub struct MessageAttributeValue {
     pub binary_list_values: Vec<Blob>,
 }
 
+impl MessageAttributeValue {
+    /// What its type is a kind of: `String`, `Number` or `Binary`.
+    #[must_use]
+    pub fn base_type(&self) -> &str {
+        self.data_type.split('.').next().unwrap_or(&self.data_type)
+    }
+
+    /// Whether its value is bytes. Its type says so, and not which values are there: some clients write
+    /// that of the other kind too, but empty.
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        self.base_type() == "Binary"
+    }
+}
+
 /// Attributes by name. The order is that of the checksum.
 pub type MessageAttributes = BTreeMap<String, MessageAttributeValue>;
 

@@ -154,6 +154,12 @@ fn malformed_queries_are_refused() {
     check("Action=ReceiveMessage&WaitTimeSeconds=99999999999", ErrorKind::InvalidParameterValue);
     check("Action=SendMessage&MessageBody=%FF", ErrorKind::MalformedInput);
     check("Action=ListQueues&a.b.c.d.e.f.g.h=1", ErrorKind::MalformedInput);
+    let many = |count: usize| {
+        let names: String = (0..count).map(|n| format!("&{n}")).collect();
+        format!("Action=ListQueues{names}")
+    };
+    query("/", &many(3999)).expect("as many as there may be");
+    check(&many(4000), ErrorKind::MalformedInput);
     check("Action=SetQueueAttributes&Attribute.1.Name=Policy", ErrorKind::MissingParameter);
     check("Action=SetQueueAttributes&Attribute.1.Value=x", ErrorKind::MissingParameter);
     let typeless = "Action=SendMessage&MessageBody=x&MessageAttribute.1.Name=a\

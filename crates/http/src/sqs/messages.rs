@@ -18,9 +18,11 @@ use crate::queues::{message_id, receipt, service};
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
     let data_type = value.data_type.clone();
-    let value = match (&value.binary_value, &value.string_value) {
-        (Some(Blob(bytes)), _) => AttributeValue::Binary(bytes.to_vec()),
-        (None, text) => AttributeValue::Text(text.clone().unwrap_or_default()),
+    let value = if value.is_binary() {
+        let bytes = value.binary_value.as_ref().map(|Blob(bytes)| bytes.to_vec());
+        AttributeValue::Binary(bytes.unwrap_or_default())
+    } else {
+        AttributeValue::Text(value.string_value.clone().unwrap_or_default())
     };
     Attribute { data_type, value }
 }

@@ -129,3 +129,59 @@ async fn an_attribute_whose_name_xml_cannot_say_is_left_out_there_and_no_other()
     assert_eq!(got["MD5OfMessageAttributes"], of_all);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_type_of_an_attribute_says_which_of_its_values_counts() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    // Some clients write the value of the other kind too, but empty.
+    let attributes = json!({
+        "kind": {"DataType": "String", "StringValue": "mail", "BinaryValue": ""},
+        "size": {"DataType": "Number.int", "StringValue": "5", "BinaryValue": ""},
+        "icon": {"DataType": "Binary", "BinaryValue": "AAE=", "StringValue": ""},
+    });
+    let trace = json!({"DataType": "String", "StringValue": "Root=1", "BinaryValue": ""});
+    let send = json!({"QueueUrl": "jobs", "MessageBody": "x", "MessageAttributes": attributes,
+        "MessageSystemAttributes": {"AWSTraceHeader": trace}});
+    let sent = Server::ok(&server.sqs_call("SendMessage", &send).await, 200);
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let send = "Action=SendMessage&MessageBody=x\
+        &MessageAttribute.1.Name=kind&MessageAttribute.1.Value.DataType=String\
+        &MessageAttribute.1.Value.StringValue=mail&MessageAttribute.1.Value.BinaryValue=\
+        &MessageAttribute.2.Name=size&MessageAttribute.2.Value.DataType=Number.int\
+        &MessageAttribute.2.Value.StringValue=5&MessageAttribute.2.Value.BinaryValue=\
+        &MessageAttribute.3.Name=icon&MessageAttribute.3.Value.DataType=Binary\
+        &MessageAttribute.3.Value.StringValue=&MessageAttribute.3.Value.BinaryValue=AAE%3D\
+        &MessageSystemAttribute.1.Name=AWSTraceHeader\
+        &MessageSystemAttribute.1.Value.DataType=String\
+        &MessageSystemAttribute.1.Value.StringValue=Root%3D1\
+        &MessageSystemAttribute.1.Value.BinaryValue=";
+    let answer = server.send("POST", "/sqs/default/jobs", form, send).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+
+    let ask = json!({"QueueUrl": "jobs", "MessageAttributeNames": ["All"],
+        "MessageSystemAttributeNames": ["AWSTraceHeader"]});
+    let got = Server::ok(&server.sqs_call("ReceiveMessage", &ask).await, 200);
+    let got = &got["Messages"][0];
+    let shown = json!({
+        "kind": {"DataType": "String", "StringValue": "mail"},
+        "size": {"DataType": "Number.int", "StringValue": "5"},
+        "icon": {"DataType": "Binary", "BinaryValue": "AAE="},
+    });
+    assert_eq!(got["MessageAttributes"], shown);
+    assert_eq!(got["Attributes"], json!({"AWSTraceHeader": "Root=1"}));
+    let sum = sent["MD5OfMessageAttributes"].as_str().expect("a checksum");
+    assert_eq!(got["MD5OfMessageAttributes"], sum);
+    let ask = "Action=ReceiveMessage&MessageAttributeName.1=All&MessageSystemAttributeName.1=All";
+    let answer = server.send("POST", "/sqs/default/jobs", form, ask).await;
+    for part in [
+        "<StringValue>mail</StringValue>",
+        "<StringValue>5</StringValue>",
+        "<BinaryValue>AAE=</BinaryValue>",
+        "<Value>Root=1</Value>",
+        sum,
+    ] {
+        assert!(answer.body.contains(part), "{part}: {answer:?}");
+    }
+    server.stop().await;
+}

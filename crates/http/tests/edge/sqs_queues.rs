@@ -153,3 +153,34 @@ async fn permissions_are_statements_of_the_policy() {
     assert_eq!(server.sqs_call("RemovePermission", &remove).await.status, 400);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_queue_whose_name_has_periods_is_one_like_any_other_but_for_who_makes_it() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs.v2.dead"})).await;
+    let settings =
+        json!({"name": "jobs.v2", "maxReceiveCount": 5, "deadLetterQueue": "jobs.v2.dead"});
+    server.make(settings).await;
+    let listed = Server::ok(&server.sqs_call("ListQueues", &json!({})).await, 200);
+    let url = "http://x/sqs/default/jobs.v2";
+    assert_eq!(listed["QueueUrls"], json!([url, format!("{url}.dead")]));
+    let send = json!({"QueueUrl": url, "MessageBody": "x"});
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    for (path, queue) in [("/sqs/default/jobs.v2", ""), ("/sqs", "&QueueUrl=jobs.v2")] {
+        Server::ok(&server.sqs_call("SendMessage", &send).await, 200);
+        let ask = format!("Action=ReceiveMessage{queue}");
+        let answer = server.send("POST", path, form, &ask).await;
+        assert!(answer.body.contains("<Body>x</Body>"), "{answer:?}");
+    }
+    // What it shows of itself can be said again, and names it.
+    let policy = json!({"RedrivePolicy": server.attributes(url).await["RedrivePolicy"]});
+    Server::ok(&server.set(url, policy).await, 200);
+    let dead = server.attributes(&format!("{url}.dead")).await["QueueArn"].clone();
+    let task = json!({"SourceArn": dead});
+    Server::ok(&server.sqs_call("StartMessageMoveTask", &task).await, 200);
+
+    let refused = server.create("jobs.v3", json!({})).await;
+    let kind = "com.amazon.coral.service#InvalidParameterValueException";
+    assert_eq!((refused.status, &refused.json()["__type"]), (400, &json!(kind)), "{refused:?}");
+    server.stop().await;
+}

@@ -13,6 +13,10 @@ use crate::url::QueuePath;
 /// `SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringListValue.1`.
 const PARTS_MAX: usize = 7;
 
+/// Parameters of a request. The largest that is good, ten messages with ten attributes each, has some
+/// 600; each becomes nodes of a tree, which take many times the bytes of a short name.
+const PARAMETERS_MAX: usize = 4000;
+
 /// Whether a query string has a parameter of this name.
 pub(super) fn names(query: &str, name: &str) -> bool {
     query.split('&').any(|pair| pair.split('=').next() == Some(name))
@@ -32,13 +36,16 @@ impl Parameters {
     /// From the query string and the form; the form wins.
     pub(super) fn parse(query: &[u8], form: &[u8]) -> Result<Parameters, SqsError> {
         let mut root = Node::default();
-        for source in [query, form] {
-            for pair in source.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
-                let mut sides = pair.splitn(2, |byte| *byte == b'=');
-                let name = text(sides.next().unwrap_or_default())?;
-                let value = text(sides.next().unwrap_or_default())?;
-                root.insert(&name, value)?;
+        let pairs = [query, form].into_iter().flat_map(|source| source.split(|byte| *byte == b'&'));
+        for (count, pair) in pairs.filter(|pair| !pair.is_empty()).enumerate() {
+            if count == PARAMETERS_MAX {
+                let detail = format!("A request has {PARAMETERS_MAX} parameters at most.");
+                return Err(ErrorKind::MalformedInput.because(detail));
             }
+            let mut sides = pair.splitn(2, |byte| *byte == b'=');
+            let name = text(sides.next().unwrap_or_default())?;
+            let value = text(sides.next().unwrap_or_default())?;
+            root.insert(&name, value)?;
         }
         Ok(Parameters(root))
     }

@@ -1,6 +1,6 @@
 //! Messages: size, characters, attributes.
 
-use super::{delay, invalid, present, shortened, token};
+use super::{delay, invalid, is_dotted_word, present, shortened, token};
 use crate::error::{ErrorKind, SqsError};
 use crate::input::SendMessage;
 use crate::limits::{
@@ -99,11 +99,6 @@ fn characters(text: &str, place: &str, kind: ErrorKind) -> Result<(), SqsError> 
     }
 }
 
-fn is_dotted_word(text: &str) -> bool {
-    let is_good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    text.bytes().all(is_good)
-}
-
 fn attribute_name(name: &str) -> Result<(), SqsError> {
     let fail =
         |what: &str| Err(invalid(format!("Message attribute name '{}' {what}", shortened(name))));
@@ -126,7 +121,7 @@ fn attribute_name(name: &str) -> Result<(), SqsError> {
 
 fn attribute_value(name: &str, attribute: &MessageAttributeValue) -> Result<(), SqsError> {
     let data_type = attribute.data_type.as_str();
-    let base = data_type.split('.').next().unwrap_or(data_type);
+    let base = attribute.base_type();
     let fail = |what: &str| Err(invalid(format!("The message attribute '{name}' {what}")));
     if data_type.len() > ATTRIBUTE_TYPE_MAX || !is_dotted_word(data_type) {
         return fail("has a type that is too long or has characters that a type cannot have.");

@@ -157,6 +157,10 @@ fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
+fn is_dotted_word(text: &str) -> bool {
+    text.split('.').all(is_word)
+}
+
 fn invalid(message: String) -> SqsError {
     ErrorKind::InvalidParameterValue.because(message)
 }

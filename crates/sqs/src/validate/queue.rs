@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{invalid, is_word, present, shortened};
+use super::{invalid, is_dotted_word, is_word, present, shortened};
 use crate::action::ActionName;
 use crate::error::{ErrorKind, SqsError};
 use crate::input::AddPermission;
@@ -11,9 +11,14 @@ use crate::limits::{
     TAGS_MAX,
 };
 
-/// Whether a queue can have this name.
+/// Whether a queue can have this name. One that was not made by this dialect may have periods anywhere.
 #[must_use]
 pub fn is_queue_name(name: &str) -> bool {
+    (1..=QUEUE_NAME_MAX).contains(&name.len()) && is_dotted_word(name)
+}
+
+/// Whether a queue can be made under this name, as at AWS.
+fn is_new_queue_name(name: &str) -> bool {
     let stem = name.strip_suffix(FIFO_SUFFIX).unwrap_or(name);
     !stem.is_empty() && name.len() <= QUEUE_NAME_MAX && is_word(stem)
 }
@@ -26,7 +31,7 @@ pub fn is_fifo_name(name: &str) -> bool {
 
 pub(super) fn name(name: &str) -> Result<(), SqsError> {
     present("QueueName", name)?;
-    if is_queue_name(name) {
+    if is_new_queue_name(name) {
         return Ok(());
     }
     Err(invalid(
