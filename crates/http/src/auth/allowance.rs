@@ -27,6 +27,11 @@ impl Caller {
         &self.tenant_known().record.quotas
     }
 
+    /// Whether messages are charged to the tenant at all.
+    pub(crate) fn has_message_rate(&self) -> bool {
+        self.tenant_known().message_rate.is_some()
+    }
+
     /// Charges messages that are to be sent together: all of them or none.
     pub(crate) fn charge_messages(&self, count: usize) -> Result<(), Problem> {
         let tenant = self.tenant_known();
@@ -36,6 +41,13 @@ impl Caller {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let now_ns = self.auth().now_ns();
         tenant.counted(tenant.gauge.charge_messages(now_ns, tenant.message_rate, count))
+    }
+
+    /// Takes back that charge: the messages are not sent after all.
+    pub(crate) fn give_back_messages(&self, count: usize) {
+        let tenant = self.tenant_known();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        tenant.gauge.give_back_messages(tenant.message_rate, count);
     }
 
     /// Charges messages that are to be sent to a queue, which may be sent so many in a second: all of
@@ -56,8 +68,9 @@ impl Caller {
         self.tenant_known().counted(charged)
     }
 
-    /// Takes back that charge: the messages are not sent after all.
-    pub(crate) fn give_back_to_queue(&self, queue: &str, per_second: u32, count: usize) {
+    /// Takes back that charge, if the queue has such a bound.
+    pub(crate) fn give_back_to_queue(&self, queue: Option<(&str, u32)>, count: usize) {
+        let Some((queue, per_second)) = queue else { return };
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.auth().0.queue_rates.give_back((self.tenant, queue), per_second, count);
     }

@@ -138,6 +138,13 @@ impl Gauge {
         })
     }
 
+    /// Puts back what was charged for messages.
+    pub(crate) fn give_back_messages(&self, rate: Option<Rate>, count: u32) {
+        if let Some(rate) = rate {
+            self.messages.give_back(rate, count);
+        }
+    }
+
     /// Lines in which receives and fetches wait.
     pub(crate) fn waiters(&self) -> u32 {
         self.waiters.load(Ordering::Relaxed)
@@ -312,6 +319,9 @@ mod tests {
         assert_eq!(problem.quota(), Some("publishPerSecond"));
         assert_eq!(gauge.charge(SECOND, Some(rate(1, None))), Ok(()));
         assert_eq!(gauge.charge_messages(SECOND, None, 1000), Ok(()));
+        gauge.give_back_messages(messages, 3);
+        assert_eq!(gauge.charge_messages(SECOND, messages, 3), Ok(()));
+        assert!(gauge.charge_messages(SECOND, messages, 1).is_err());
     }
 
     #[test]

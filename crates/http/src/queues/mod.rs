@@ -1,8 +1,9 @@
 //! Queues as every dialect uses them: JSON, curl and SQS differ in words, not in what happens.
 //!
 //! `parcel` and `filter` are messages and filters as JSON, `service` how it talks to the machine,
-//! `large` how bodies go to the archive and come back.
+//! `admission` who may send how much, `large` how bodies go to the archive and come back.
 
+pub(crate) mod admission;
 pub(crate) mod filter;
 pub(crate) mod large;
 pub(crate) mod parcel;

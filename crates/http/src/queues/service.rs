@@ -8,6 +8,7 @@ use node::{Refusal, View};
 use queue::{Command, Counts, Definition, Delivery, Receive, Reply, Send, SendRefusal, Sent};
 use tokio::time::Instant;
 
+use super::admission::admit;
 use super::large::{self, NotStored, Outgoing, Source};
 use crate::app::Edge;
 use crate::auth::Caller;
@@ -57,54 +58,6 @@ pub(crate) fn submit_unheard(
     let (machine, command) = (queue::MACHINE, command.encode());
     let envelope = Envelope { machine, tenant, idempotency: None, command };
     edge.node.submit_unheard(queue::place(tenant, name), envelope)
-}
-
-/// Whether so many messages may be sent: there is room, and they are within the tenant's rate. An
-/// answer that was given is given again, however full it is.
-pub(crate) async fn admit(
-    edge: &Edge,
-    caller: &Caller,
-    at: VirtualShard,
-    idempotency: Option<IdempotencyKey>,
-    count: usize,
-) -> Result<(), Problem> {
-    let allowed = caller.check_room(false).and_then(|()| caller.charge_messages(count));
-    or_answered(edge, at, idempotency, allowed).await
-}
-
-/// As [`admit`], of messages to a queue that may be sent so many in a second. The queue is charged
-/// first: who floods one that takes few uses up nothing of the tenant's rate. It gets back what the
-/// tenant's rate then refuses.
-pub(crate) async fn admit_to(
-    edge: &Edge,
-    caller: &Caller,
-    (name, per_second): (&str, Option<u32>),
-    idempotency: Option<IdempotencyKey>,
-    count: usize,
-) -> Result<(), Problem> {
-    let at = queue::place(caller.tenant, name);
-    let Some(per_second) = per_second else {
-        return admit(edge, caller, at, idempotency, count).await;
-    };
-    let allowed = caller.charge_queue(name, per_second, count);
-    let charged = allowed.is_ok();
-    or_answered(edge, at, idempotency, allowed).await?;
-    let admitted = admit(edge, caller, at, idempotency, count).await;
-    if charged && admitted.is_err() {
-        caller.give_back_to_queue(name, per_second, count);
-    }
-    admitted
-}
-
-/// Whether it was allowed, or was answered before.
-async fn or_answered(
-    edge: &Edge,
-    at: VirtualShard,
-    idempotency: Option<IdempotencyKey>,
-    allowed: Result<(), Problem>,
-) -> Result<(), Problem> {
-    let Err(refused) = allowed else { return Ok(()) };
-    if edge.node.is_answered(at, idempotency).await? { Ok(()) } else { Err(refused) }
 }
 
 async fn view(
@@ -172,35 +125,82 @@ pub(crate) async fn is_idle(
     Ok(messages.is_empty() && !edge.node.is_answered(at, idempotency).await?)
 }
 
-/// Sends messages, each with its place in the request, in as many commands as they need. The
-/// answers are in their order. Nothing is sent before all large bodies are in the archive.
+/// Why a message is not sent, or a batch of them.
+#[derive(Clone, Debug)]
+pub(crate) enum NotSent {
+    /// The queue does not take it.
+    NotTaken(SendRefusal),
+    /// There is no queue to take it.
+    Refused(queue::Refusal),
+    /// It may not be sent, or cannot be for now.
+    Failed(Problem),
+}
+
+impl From<Problem> for NotSent {
+    fn from(problem: Problem) -> NotSent {
+        NotSent::Failed(problem)
+    }
+}
+
+impl From<Refusal> for NotSent {
+    fn from(refusal: Refusal) -> NotSent {
+        NotSent::Failed(refusal.into())
+    }
+}
+
+impl From<NotStored> for NotSent {
+    fn from(not_stored: NotStored) -> NotSent {
+        match not_stored {
+            NotStored::Refused(refusal) => NotSent::Refused(refusal),
+            NotStored::Failed(refusal) => refusal.into(),
+        }
+    }
+}
+
+/// Sends a caller's messages, each with its place in the request, to a queue that may be sent so many in
+/// a second. The outcomes are in their order.
+///
+/// # Errors
+/// When none of them was sent.
 pub(crate) async fn send(
+    edge: &Edge,
+    caller: &Caller,
+    (name, per_second): (&str, Option<u32>),
+    idempotency: Option<IdempotencyKey>,
+    messages: Vec<(usize, Outgoing)>,
+) -> Result<Vec<Result<Sent, NotSent>>, NotSent> {
+    let at = queue::place(caller.tenant, name);
+    let queue = per_second.map(|per_second| (name, per_second));
+    let admitted = admit(edge, caller, at, queue, idempotency, messages.len()).await?;
+    let sent = send_in_parts(edge, caller.tenant, name, idempotency, messages).await;
+    admitted.settle(&sent);
+    sent
+}
+
+/// As [`send`], whoever sends, in as many commands as it takes. Nothing is sent before all large bodies
+/// are in the archive.
+pub(super) async fn send_in_parts(
     edge: &Edge,
     tenant: TenantId,
     name: &str,
     idempotency: Option<IdempotencyKey>,
     messages: Vec<(usize, Outgoing)>,
-) -> Result<Reply, Refusal> {
+) -> Result<Vec<Result<Sent, NotSent>>, NotSent> {
     if is_idle(edge, queue::place(tenant, name), idempotency, &messages).await? {
-        return Ok(Reply::Sent(Vec::new()));
+        return Ok(Vec::new());
     }
-    let mut stored = Vec::new();
+    let (mut stored, count) = (Vec::new(), messages.len());
     for (part, messages) in parts(messages, SEND_BYTES_MAX, usize::MAX).into_iter().enumerate() {
         let (places, messages): (Vec<usize>, Vec<_>) = messages.into_iter().unzip();
         let key = idempotency.map(|key| content_of(part_of(key, part), &places));
-        match large::store(edge, tenant, name, key, messages).await {
-            Ok(messages) => stored.push((key, messages)),
-            Err(NotStored::Refused(refusal)) => return Ok(Reply::Refused(refusal)),
-            Err(NotStored::Failed(refusal)) => return Err(refusal),
-        }
+        stored.push((key, large::store(edge, tenant, name, key, messages).await?));
     }
-    let mut all = Vec::new();
-    for (key, messages) in stored {
+    let send = |(key, messages)| async move {
         let command = Command::Send(Send { queue: name.to_owned(), messages });
-        // One after the other: the order of a batch is the order of its messages.
         let sent = match submit(edge, tenant, name, key, &command).await? {
             Reply::Sent(sent) => sent,
-            other => return Ok(other),
+            Reply::Refused(refusal) => return Err(NotSent::Refused(refusal)),
+            other => unreachable!("a Send is answered with {other:?}"),
         };
         let Command::Send(Send { messages, .. }) = &command else { unreachable!("made above") };
         for (message, sent) in messages.iter().zip(&sent) {
@@ -208,10 +208,39 @@ pub(crate) async fn send(
                 large::give_up(edge, tenant, &message.parcel).await;
             }
         }
-        all.extend(sent);
+        count_full(edge, tenant, &sent);
+        Ok(sent.into_iter().map(|sent| sent.map_err(NotSent::NotTaken)).collect())
+    };
+    // The order of a batch is the order of its messages.
+    part_by_part(stored, count, send).await
+}
+
+/// Does a part after the other, with outcomes for so many elements of all of them. What was done before is
+/// not undone by a part that fails, and none is tried after it: it would only be more for a shard that is
+/// busy or has stopped, and whoever asks comes again with the rest.
+///
+/// # Errors
+/// When the first part fails: nothing was done.
+pub(crate) async fn part_by_part<P, T, E: Clone, F>(
+    parts: Vec<P>,
+    count: usize,
+    mut act: impl FnMut(P) -> F,
+) -> Result<Vec<Result<T, E>>, E>
+where
+    F: Future<Output = Result<Vec<Result<T, E>>, E>>,
+{
+    let mut outcomes = Vec::with_capacity(count);
+    for (part, elements) in parts.into_iter().enumerate() {
+        match act(elements).await {
+            Ok(done) => outcomes.extend(done),
+            Err(error) if part == 0 => return Err(error),
+            Err(error) => {
+                outcomes.resize_with(count, || Err(error.clone()));
+                break;
+            }
+        }
     }
-    count_full(edge, tenant, &all);
-    Ok(Reply::Sent(all))
+    Ok(outcomes)
 }
 
 /// Messages that a bound of their queue has kept out.

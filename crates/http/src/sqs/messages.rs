@@ -10,11 +10,12 @@ use sqs::select::MessageSystemName as Name;
 use sqs::value::{Blob, MessageAttributeValue};
 use sqs::{ActionName, ErrorKind, Output, SqsError, input, output};
 
-use super::{Session, refused, unavailable};
+use super::{Session, refused};
 use crate::aside::by_bytes;
 use crate::queues::large;
 use crate::queues::parcel::{dedup_in, dedup_of_body, dedup_of_key};
-use crate::queues::{message_id, receipt, service};
+use crate::queues::service::{self, NotSent};
+use crate::queues::{message_id, receipt};
 
 fn attribute(value: &MessageAttributeValue) -> Attribute {
     let data_type = value.data_type.clone();
@@ -148,6 +149,14 @@ fn not_taken(refusal: SendRefusal) -> SqsError {
     }
 }
 
+fn not_sent(why: NotSent) -> SqsError {
+    match why {
+        NotSent::NotTaken(refusal) => not_taken(refusal),
+        NotSent::Refused(refusal) => refused(refusal),
+        NotSent::Failed(problem) => super::refusal(problem),
+    }
+}
+
 /// What a client compares and keeps of a message it has sent.
 fn sent_entry(
     mode: Mode,
@@ -173,7 +182,7 @@ impl Session<'_> {
     /// Sends what can be sent; an outcome for each.
     async fn send_all(
         &self,
-        (name, per_second): (&str, Option<u32>),
+        to: (&str, Option<u32>),
         mode: Mode,
         messages: Vec<Outgoing>,
     ) -> Result<Vec<Result<output::SendMessageBatchResultEntry, SqsError>>, SqsError> {
@@ -182,19 +191,12 @@ impl Session<'_> {
             .enumerate()
             .filter_map(|(place, message)| Some((place, message.packed.as_ref().ok()?.clone())))
             .collect();
-        let to = (name, per_second);
-        let admitted = service::admit_to(self.edge, &self.caller, to, None, good.len()).await;
-        admitted.map_err(super::refusal)?;
-        let reply = service::send(self.edge, self.caller.tenant, name, None, good).await;
-        let mut sent = match reply.map_err(unavailable)? {
-            Reply::Sent(sent) => sent.into_iter(),
-            Reply::Refused(refusal) => return Err(refused(refusal)),
-            other => unreachable!("a Send is answered with {other:?}"),
-        };
+        let sent = service::send(self.edge, &self.caller, to, None, good).await;
+        let mut sent = sent.map_err(not_sent)?.into_iter();
         let outcome = |message: Outgoing| {
             message.packed?;
             let sent = sent.next().expect("an answer for each that was sent");
-            let sent = sent.map_err(not_taken)?;
+            let sent = sent.map_err(not_sent)?;
             Ok(sent_entry(mode, &message.entry, message.md5, sent))
         };
         Ok(messages.into_iter().map(outcome).collect())

@@ -63,27 +63,39 @@ impl Server {
         change: impl FnOnce(&mut Edge),
     ) -> (Server, Arc<AtomicU64>) {
         let folder = tempfile::tempdir().expect("a folder");
-        Server::start_product_in(folder, shards, change).await
+        Server::start_product_in(folder, shards, NodeConfig::default(), change).await
     }
 
     /// Ends the server, and starts one on what it leaves.
-    pub(crate) async fn restart_product(mut self) -> (Server, Arc<AtomicU64>) {
+    pub(crate) async fn restart_product(self) -> (Server, Arc<AtomicU64>) {
+        self.restart_with(NodeConfig::default()).await
+    }
+
+    /// As [`Server::restart_product`], on a disk of which there is nothing left but what the log has
+    /// taken already.
+    pub(crate) async fn restart_full(self) -> Server {
+        let full = NodeConfig { log_reserve_bytes: u64::MAX / 2, ..NodeConfig::default() };
+        self.restart_with(full).await.0
+    }
+
+    async fn restart_with(mut self, config: NodeConfig) -> (Server, Arc<AtomicU64>) {
         self.begin_stop();
         self.ended().await;
         let Server { node, folder, .. } = self;
         let shards = node.shard_count();
         drop(node);
-        Server::start_product_in(folder, shards, |_| {}).await
+        Server::start_product_in(folder, shards, config, |_| {}).await
     }
 
     async fn start_product_in(
         folder: tempfile::TempDir,
         shards: u16,
+        config: NodeConfig,
         change: impl FnOnce(&mut Edge),
     ) -> (Server, Arc<AtomicU64>) {
         let ahead_ms = Arc::new(AtomicU64::new(0));
         let ahead = Arc::clone(&ahead_ms);
-        let (config, wall) = (NodeConfig::default(), NodeConfig::default().clock);
+        let wall = NodeConfig::default().clock;
         let clock: node::Clock = Arc::new(move || wall() + ahead.load(Ordering::SeqCst));
         let config = NodeConfig { clock, ..config };
         let dev = |edge: &mut Edge| {

@@ -8,6 +8,7 @@ mod bad_body;
 mod bad_head;
 mod batches;
 mod depth;
+mod disk_full;
 mod hang_ups;
 mod harness;
 mod http2;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Server};
+use crate::large_bodies::{Away, How, text};
 
 /// A tenant of the server, which needs no key.
 pub(crate) struct Shop {
@@ -455,6 +456,59 @@ async fn what_the_tenant_may_not_send_is_not_counted_against_its_queue() {
     }
     shop.quotas(json!({"publishPerSecond": null})).await;
     Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
+    shop.stop().await;
+}
+
+/// Bounds of a second that a batch of a thousand uses up for a quarter of an hour.
+async fn one_a_second(shop: &Shop, queue: &str) {
+    let path = format!("/v1/queues/{queue}");
+    Server::ok(&shop.call("PATCH", &path, json!({"maxPublishPerSecond": 1})).await, 200);
+    shop.quotas(json!({"publishPerSecond": 1})).await;
+}
+
+#[tokio::test]
+async fn what_is_not_sent_is_not_counted_against_any_rate() {
+    let shop = Shop::open().await;
+    let full = json!({"name": "jobs", "maxMessages": 1, "largeBodies": true});
+    Server::ok(&shop.post("/v1/queues", full).await, 201);
+    shop.fill("jobs", 1).await;
+    one_a_second(&shop, "jobs").await;
+    // All of it is kept out, so the next one meets the same bound, and not a rate.
+    shop.fill("jobs", 1000).await;
+    let one = json!({"body": 1});
+    refused(&shop.post("/v1/queues/jobs/messages", one.clone()).await, "maxMessages", true);
+    Server::ok(&shop.call("PATCH", "/v1/queues/jobs", json!({"maxMessages": null})).await, 200);
+    // Nothing of a batch is sent whose large bodies cannot be put into the archive.
+    let away = Away::take(&shop.server, How::Missing);
+    let mut messages = vec![one.clone(); 999];
+    messages.push(json!({"body": text(300 << 10)}));
+    let batch = json!({"messages": messages});
+    let answer = shop.post("/v1/queues/jobs/messages:batch", batch).await;
+    answer.problem(503, "archive-unavailable");
+    away.put_back();
+    Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_answered_again_is_not_counted_again() {
+    let shop = Shop::open().await;
+    shop.make("jobs").await;
+    Server::ok(&shop.post("/v1/topics", json!({"name": "news"})).await, 201);
+    let messages: Vec<_> = (0..1000).map(|n| json!({"body": n})).collect();
+    let batch = json!({"messages": messages}).to_string();
+    let keyed = "content-type: application/json\r\nx-tenant: shop\r\nidempotency-key: k\r\n";
+    let paths = ["/v1/queues/jobs/messages:batch", "/v1/topics/news/messages:batch"];
+    let mut first = Vec::new();
+    for path in paths {
+        first.push(Server::ok(&shop.server.send("POST", path, keyed, &batch).await, 200));
+    }
+    one_a_second(&shop, "jobs").await;
+    for (path, first) in paths.iter().zip(first) {
+        let again = shop.server.send("POST", path, keyed, &batch).await;
+        assert_eq!(Server::ok(&again, 200), first, "{path}");
+    }
+    Server::ok(&shop.post("/v1/queues/jobs/messages", json!({"body": 1})).await, 202);
     shop.stop().await;
 }
 

@@ -25,8 +25,8 @@ async fn edge_with_one(folder: &tempfile::TempDir) -> (Edge, Definition) {
     let parcel = Parcel::new(Body::Text("x".repeat(300 << 10)));
     let large = Outgoing::new(parcel, &settings).unwrap_or_else(|_| panic!("it fits"));
     ask(&edge, Command::Create(Create { queue: JOBS.into(), settings })).await;
-    let sent = service::send(&edge, TENANT, JOBS, None, vec![(0, large)]).await;
-    assert!(matches!(sent.expect("it is taken"), Reply::Sent(sent) if sent[0].is_ok()));
+    let sent = service::send_in_parts(&edge, TENANT, JOBS, None, vec![(0, large)]).await;
+    assert!(sent.expect("it is taken")[0].is_ok());
     let definition = service::find(&edge, TENANT, JOBS).await.expect("it can be read");
     (edge, definition.expect("it was made"))
 }

@@ -5,9 +5,7 @@ use axum::extract::{FromRequest, Request, State};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use queue::parcel::{Body, Parcel};
-use queue::{
-    BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, Reply, SendRefusal, Sent, Settings,
-};
+use queue::{BODY_BYTES_MAX, Definition, LARGE_BODY_BYTES_MAX, Mode, SendRefusal, Sent, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -24,8 +22,9 @@ use crate::extract::{
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{Outgoing, REQUEST_BYTES_MAX, TooLarge};
+use crate::queues::message_id;
 use crate::queues::parcel::{Attributes, dedup_in, dedup_of_body, dedup_of_key, deserialize_body};
-use crate::queues::{message_id, service};
+use crate::queues::service::{self, NotSent};
 use crate::route::{Routes, doc};
 use crate::telemetry::trace;
 
@@ -75,7 +74,7 @@ pub(super) fn routes(table: Routes) -> Routes {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NewMessage {
     /// In a batch: comes back with the result.
-    pub(super) client_message_id: Option<String>,
+    client_message_id: Option<String>,
     /// Any JSON, nested 100 levels deep at most. It comes back as it is spelt here.
     #[serde(deserialize_with = "deserialize_body")]
     #[schema(value_type = Object)]
@@ -203,6 +202,15 @@ fn not_taken(refusal: SendRefusal) -> Problem {
     }
 }
 
+/// Why a message is not in its queue.
+fn not_sent(name: &str, why: NotSent) -> Problem {
+    match why {
+        NotSent::NotTaken(refusal) => not_taken(refusal),
+        NotSent::Refused(refusal) => refused(name, refusal),
+        NotSent::Failed(problem) => problem,
+    }
+}
+
 fn check_word(field: &str, word: Option<&str>) -> Result<(), Problem> {
     match word {
         Some(word) if !(1..=WORD_BYTES_MAX).contains(&word.len()) => {
@@ -310,15 +318,9 @@ pub(super) async fn send_one(
     key: Option<kernel::IdempotencyKey>,
     message: Outgoing,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
-    service::admit_to(edge, caller, (name, per_second), key, 1).await?;
-    match service::send(edge, caller.tenant, name, key, vec![(0, message)]).await? {
-        Reply::Sent(sent) => match sent.into_iter().next().expect("as many as were sent") {
-            Ok(sent) => Ok((StatusCode::ACCEPTED, Answer(shown(sent)))),
-            Err(refusal) => Err(not_taken(refusal)),
-        },
-        Reply::Refused(refusal) => Err(refused(name, refusal)),
-        other => unreachable!("a Send is answered with {other:?}"),
-    }
+    let sent = service::send(edge, caller, (name, per_second), key, vec![(0, message)]).await;
+    let sent = sent.and_then(|mut sent| sent.remove(0)).map_err(|why| not_sent(name, why))?;
+    Ok((StatusCode::ACCEPTED, Answer(shown(sent))))
 }
 
 pub(super) async fn one(
@@ -360,17 +362,13 @@ pub(super) async fn batch(
     let packed = by_bytes(batch.raw.len(), pack).await;
     let good = good_of(&packed);
     let key = idempotency.with_large(caller.tenant, &batch.raw).await;
-    service::admit_to(&edge, &caller, (&name, per_second), key, good.len()).await?;
-    let sent = match service::send(&edge, caller.tenant, &name, key, good).await? {
-        Reply::Sent(sent) => sent,
-        Reply::Refused(refusal) => return Err(refused(&name, refusal)),
-        other => unreachable!("a Send is answered with {other:?}"),
-    };
-    let mut sent = sent.into_iter();
+    let why = |why| not_sent(&name, why);
+    let sent = service::send(&edge, &caller, (&name, per_second), key, good).await;
+    let mut sent = sent.map_err(why)?.into_iter();
     let outcomes = packed.into_iter().map(|packed| {
         packed?;
         let sent = sent.next().expect("an answer for each that was sent");
-        sent.map(shown).map_err(not_taken)
+        sent.map(shown).map_err(why)
     });
     Ok(Answer(BatchResults::new(outcomes, batch.client_message_ids)))
 }

@@ -276,26 +276,19 @@ async fn settle_one(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Settles a part after the other, with an outcome for each. What was settled before is not undone by
-/// a part that fails, and none is tried after it: it would only be more for a shard that is busy or
-/// has stopped, and whoever asks comes again with the rest.
+/// Settles so many at once, a part after the other, with an outcome for each.
 async fn in_parts<F: Future<Output = Result<Vec<Settled>, Problem>>>(
     receipts: &[Receipt],
     settle: impl Fn(Vec<Receipt>) -> F,
 ) -> Result<Vec<Result<(), Problem>>, Problem> {
     // Even with none at all: a queue that is not there is said to be so.
     let (first, rest) = receipts.split_at(receipts.len().min(HANDLES_AT_ONCE));
-    let mut outcomes: Vec<_> = settle(first.to_vec()).await?.into_iter().map(outcome).collect();
-    for part in rest.chunks(HANDLES_AT_ONCE) {
-        match settle(part.to_vec()).await {
-            Ok(settled) => outcomes.extend(settled.into_iter().map(outcome)),
-            Err(problem) => {
-                outcomes.resize(receipts.len(), Err(problem));
-                break;
-            }
-        }
-    }
-    Ok(outcomes)
+    let parts = std::iter::once(first).chain(rest.chunks(HANDLES_AT_ONCE));
+    let one = |part| {
+        let settled = settle(part);
+        async { Ok(settled.await?.into_iter().map(outcome).collect()) }
+    };
+    service::part_by_part(parts.map(<[_]>::to_vec).collect(), receipts.len(), one).await
 }
 
 async fn settle_many(

@@ -5,8 +5,8 @@ use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use kernel::IdempotencyKey;
 use queue::{
-    Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Refusal, Reply, SUBSCRIPTIONS_MAX,
-    Settings, Subscribe, Topic,
+    Command, FAN_OUT_BYTES_MAX, FAN_OUT_LETTERS_MAX, Publish, Published, Refusal, Reply,
+    SUBSCRIPTIONS_MAX, Settings, Subscribe, Topic,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +22,7 @@ use crate::extract::{
     Cursor, Fields, Idempotency, Json, Page, PageQuery, Path, Query, page_by_name,
 };
 use crate::problem::{Problem, ProblemKind};
+use crate::queues::admission::admit;
 use crate::queues::large::{Outgoing, TooLarge};
 use crate::queues::service::{self, SEND_BYTES_MAX, content_of, part_of, parts};
 use crate::queues::{filter, message_id};
@@ -157,8 +158,8 @@ struct MessagePublished {
     subscriptions: u32,
 }
 
-impl From<queue::Published> for MessagePublished {
-    fn from(published: queue::Published) -> MessagePublished {
+impl From<Published> for MessagePublished {
+    fn from(published: Published) -> MessagePublished {
         MessagePublished {
             message_id: message_id(published.id),
             sequence: published.sequence,
@@ -388,34 +389,51 @@ async fn publish_all(
     let packed: Vec<_> = messages.into_iter().map(pack).collect();
     let good = good_of(&packed);
     let place = queue::topic_place(caller.tenant, topic);
-    service::admit(edge, caller, place, key, good.len()).await?;
-    let parts = if service::is_idle(edge, place, key, &good).await? {
-        Vec::new()
-    } else {
-        // Half of what a topic takes, because somebody may subscribe meanwhile.
-        let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
-        parts(good, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions)
+    let admitted = admit(edge, caller, place, None, key, good.len()).await?;
+    let published = publish_in_parts(edge, caller, (topic, subscriptions), key, good).await;
+    admitted.settle(&published);
+    let mut published = published?.into_iter();
+    let outcome = |packed: Result<Outgoing, Problem>| {
+        packed?;
+        published.next().expect("an answer for each that was published").map(MessagePublished::from)
     };
-    let mut published = Vec::new();
-    for (part, messages) in parts.into_iter().enumerate() {
+    Ok(packed.into_iter().map(outcome).collect())
+}
+
+/// Publishes messages, each with its place in the request, to a topic of so many subscriptions, in as many
+/// commands as it takes.
+async fn publish_in_parts(
+    edge: &Edge,
+    caller: &Caller,
+    (topic, subscriptions): (&str, usize),
+    key: Option<IdempotencyKey>,
+    messages: Vec<(usize, Outgoing)>,
+) -> Result<Vec<Result<Published, Problem>>, Problem> {
+    let place = queue::topic_place(caller.tenant, topic);
+    if service::is_idle(edge, place, key, &messages).await? {
+        return Ok(Vec::new());
+    }
+    let count = messages.len();
+    // Half of what a topic takes, because somebody may subscribe meanwhile.
+    let bytes_max = SEND_BYTES_MAX.min(FAN_OUT_BYTES_MAX / 2 / subscriptions);
+    let parts = parts(messages, bytes_max, FAN_OUT_LETTERS_MAX / 2 / subscriptions);
+    let keyed = |(part, messages): (usize, Vec<(usize, Outgoing)>)| {
         // Never a large one: as a queue usually is, it takes none.
         let sent = messages.into_iter().map(|(place, outgoing)| (place, outgoing.message));
         let (places, messages): (Vec<usize>, Vec<_>) = sent.unzip();
-        let key = key.map(|key| content_of(part_of(key, part), &places));
-        let letters =
-            messages.iter().map(|message: &queue::NewMessage| message.parcel.len() + LETTER_BYTES);
+        (key.map(|key| content_of(part_of(key, part), &places)), messages)
+    };
+    let parts = parts.into_iter().enumerate().map(keyed).collect();
+    let publish = |(key, messages): (_, Vec<queue::NewMessage>)| async move {
+        let letters = messages.iter().map(|message| message.parcel.len() + LETTER_BYTES);
         let weight = letters.sum::<usize>() * subscriptions;
         let publish = Command::Publish(Publish { topic: topic.to_owned(), messages });
         match submit_heavy(edge, caller, topic, key, &publish, weight).await? {
-            Reply::Published(part) => published.extend(part),
+            Reply::Published(published) => Ok(published.into_iter().map(Ok).collect()),
             other => unreachable!("a Publish is answered with {other:?}"),
         }
-    }
-    let mut published = published.into_iter();
-    let outcome = |packed: Result<Outgoing, Problem>| {
-        packed.map(|_| published.next().expect("an answer for each that was published").into())
     };
-    Ok(packed.into_iter().map(outcome).collect())
+    service::part_by_part(parts, count, publish).await
 }
 
 async fn publish(
