@@ -201,3 +201,16 @@ async fn more_handles_than_one_command_takes_get_their_results_in_their_order() 
     assert_eq!((&left["visible"], &left["inflight"]), (&json!(0), &json!(0)), "all are gone");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_tells_messages_of_a_batch_apart_is_refused_for_one_alone() {
+    let (server, _) = Server::start_product(1).await;
+    server.make(json!({"name": "jobs"})).await;
+    Server::ok(&server.post("/v1/topics", r#"{"name": "news"}"#).await, 201);
+    for path in ["/v1/queues/jobs/messages", "/v1/topics/news/messages"] {
+        let refused = server.post(path, r#"{"clientMessageId": "a", "body": 1}"#).await;
+        let detail = refused.problem(400, "invalid-body");
+        assert!(detail.starts_with("at clientMessageId: "), "{path}: {detail}");
+    }
+    server.stop().await;
+}

@@ -550,6 +550,23 @@ async fn by_hand_with_curl() {
 }
 
 #[tokio::test]
+async fn what_was_put_is_answered_again_when_its_queue_is_gone_and_makes_none() {
+    let (server, _) = Server::start_product(1).await;
+    let put = async |key: &str, body: &str| {
+        let head = format!("idempotency-key: {key}\r\n");
+        server.send("PUT", "/q/jobs", &head, body).await
+    };
+    let first = Server::ok(&put("k", "hello").await, 202);
+    assert_eq!(server.send("DELETE", "/v1/queues/jobs", "", "").await.status, 204);
+    assert_eq!(Server::ok(&put("k", "hello").await, 202), first);
+    put("k", "another").await.problem(422, "idempotency-conflict");
+    server.get("/v1/queues/jobs").await.problem(404, "not-found");
+    Server::ok(&put("l", "hello").await, 202);
+    assert_eq!(server.look("jobs").await["visible"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn bad_input_is_refused_with_its_place() {
     let (server, _) = Server::start_product(1).await;
     server.make(json!({"name": "jobs"})).await;

@@ -121,3 +121,20 @@ async fn a_subscription_that_a_topic_has_no_room_for_makes_no_queue() {
     Server::ok(&again, 200);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_subscription_that_was_made_is_answered_again_when_the_topic_is_full() {
+    let server = with_topic().await;
+    let keyed = "content-type: application/json\r\nidempotency-key: k\r\n";
+    let path = "/v1/topics/news/subscriptions";
+    let again = || server.send("POST", path, keyed, r#"{"name": "first"}"#);
+    let first = Server::ok(&again().await, 201);
+    assert_eq!(server.send("DELETE", &format!("{path}/first"), "", "").await.status, 204);
+    for n in 0..100 {
+        Server::ok(&server.subscribe(json!({"name": format!("s{n}")})).await, 201);
+    }
+    assert_eq!(Server::ok(&again().await, 201), first);
+    let topic = Server::ok(&server.get("/v1/topics/news").await, 200);
+    assert_eq!(topic["subscriptions"].as_array().map(Vec::len), Some(100), "it is not one again");
+    server.stop().await;
+}

@@ -3,8 +3,8 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
-use queue::LARGE_BODY_BYTES_MAX;
 use queue::parcel::Parcel;
+use queue::{LARGE_BODY_BYTES_MAX, Mode, Settings};
 use serde::Deserialize;
 use tenants::Scope;
 use utoipa::IntoParams;
@@ -109,17 +109,27 @@ pub(super) async fn put(
     RawBody(body): RawBody,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
     check_name(&name)?;
-    let there = service::find(&edge, caller.tenant, &name).await?.is_some();
-    if !there && caller.scopes.opens(Scope::Admin) {
-        make_usual(&edge, &caller, &name).await?;
-    }
-    let definition = find(&edge, &caller, &name).await?;
-    let (bytes, trace_id) = (body.len(), trace::id_of(&headers));
-    let key = idempotency.with(caller.tenant, &body);
-    let per_second = definition.settings.max_publish_per_second;
+    let (bytes, tenant, trace_id) = (body.len(), caller.tenant, trace::id_of(&headers));
+    let hashed = body.clone();
+    let key = by_bytes(bytes, move || idempotency.with(tenant, &hashed)).await;
+    let there = service::find(&edge, tenant, &name).await?;
+    let settings = match there {
+        Some(there) => there.settings,
+        // What was sent, however large, is answered again, and needs no queue for that.
+        None if edge.node.is_answered(queue::place(tenant, &name), key).await? => {
+            Settings { max_body_bytes: LARGE_BODY_BYTES_MAX, ..Settings::usual(Mode::Standard) }
+        }
+        None => {
+            if caller.scopes.opens(Scope::Admin) {
+                make_usual(&edge, &caller, &name).await?;
+            }
+            find(&edge, &caller, &name).await?.settings
+        }
+    };
+    let per_second = settings.max_publish_per_second;
     let pack = move || {
         let parcel = Parcel::new(body_from_bytes(&body)).traced(trace_id);
-        packed(&definition.settings, parcel, too_large)
+        packed(&settings, parcel, too_large)
     };
     let message = by_bytes(bytes, pack).await?;
     send_one(&edge, &caller, (&name, per_second), key, message).await

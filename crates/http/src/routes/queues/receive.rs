@@ -15,7 +15,7 @@ use super::{find, refused};
 use crate::app::EdgeState;
 use crate::auth::Caller;
 use crate::extract::{Cursor, FromTo, Json, Limit, Path, Query, not_of_this_list};
-use crate::problem::{Problem, ProblemKind, within};
+use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::{self, Source, Whole};
 use crate::queues::service;
 use crate::room::{Taken, keep};
@@ -103,15 +103,9 @@ impl ReceiveAsk {
         let (max_messages, wait_seconds) = (max_messages.map(FromTo), wait_seconds.map(FromTo));
         ReceiveAsk { max_messages, wait_seconds, visibility_timeout_seconds: None }
     }
-
-    /// What is asked for otherwise than by a body has not been looked at.
-    fn check(&self) -> Result<(), Problem> {
-        let wait = self.wait_seconds.map_or(0, |wait| wait.0);
-        within("waitSeconds", wait, 0, WAIT_SECONDS_MAX).map(drop)
-    }
 }
 
-/// Receives as asked; `kind` is the problem of whoever asks for too much.
+/// Receives as asked, within what a receive may ask for.
 pub(super) async fn receive_from(
     edge: &EdgeState,
     caller: &Caller,
@@ -119,7 +113,6 @@ pub(super) async fn receive_from(
     ask: &ReceiveAsk,
 ) -> Result<Received, Problem> {
     let definition = find(edge, caller, &name).await?;
-    ask.check()?;
     let receive = Receive {
         queue: name.clone(),
         max: ask.max_messages.map_or(1, |max| max.0),

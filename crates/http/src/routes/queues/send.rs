@@ -266,6 +266,15 @@ pub(super) fn too_large(settings: &Settings, why: &TooLarge) -> Problem {
 }
 
 impl NewMessage {
+    /// Refuses what only a message of a batch has.
+    pub(super) fn check_alone(&self) -> Result<(), Problem> {
+        if self.client_message_id.is_none() {
+            return Ok(());
+        }
+        let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
+        Err(ProblemKind::InvalidBody.because(detail))
+    }
+
     fn packed(self, definition: &Definition, trace_id: Option<u128>) -> Result<Outgoing, Problem> {
         let packed = self.packed_for(&definition.settings, trace_id, too_large)?;
         match (definition.settings.mode, &packed.message.group) {
@@ -332,10 +341,7 @@ pub(super) async fn one(
     body: Json<NewMessage>,
 ) -> Result<(StatusCode, Answer<MessageSent>), Problem> {
     let definition = find(&edge, &caller, &name).await?;
-    if body.value.client_message_id.is_some() {
-        let detail = "at clientMessageId: it tells the messages of a batch apart, and no others";
-        return Err(ProblemKind::InvalidBody.because(detail));
-    }
+    body.value.check_alone()?;
     let (message, trace_id) = (body.value, trace::id_of(&headers));
     let per_second = definition.settings.max_publish_per_second;
     let pack = move || message.packed(&definition, trace_id);

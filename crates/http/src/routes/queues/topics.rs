@@ -314,8 +314,7 @@ async fn subscribe(
     if edge.node.is_answered(queue::topic_place(caller.tenant, &topic), key).await? {
         // A key that was used for something else makes no queue.
         submit(&edge, &caller, &topic, key, &command).await?;
-    }
-    if known.len() >= SUBSCRIPTIONS_MAX && !known.contains_key(&name) {
+    } else if known.len() >= SUBSCRIPTIONS_MAX && !known.contains_key(&name) {
         // Or a queue would be made for nothing.
         return Err(refused(&topic, Refusal::Subscriptions));
     }
@@ -444,6 +443,7 @@ async fn publish(
     idempotency: Idempotency,
     body: Json<NewMessage>,
 ) -> Result<(StatusCode, Answer<MessagePublished>), Problem> {
+    body.value.check_alone()?;
     let key = idempotency.with(caller.tenant, &body.raw);
     let messages = vec![Ok(body.value)];
     let trace_id = trace::id_of(&headers);
