@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use kernel::TenantId;
 use tenants::{KeyId, Scope, Scopes};
 
@@ -95,12 +95,13 @@ impl Caller {
     pub(crate) async fn of_key(
         ctx: &Ctx,
         key: Option<&str>,
+        uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Caller, Problem> {
         let auth = &ctx.edge().auth;
         let known = match key {
             Some(key) => auth.holder_of(key, ctx.conn()).await?,
-            None => auth.developer(headers, named_tenant(headers)?).await?,
+            None => auth.developer(uri, headers, named_tenant(headers)?).await?,
         };
         admit(ctx, known, headers)
     }
@@ -118,7 +119,8 @@ impl FromRequestParts<Ctx> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Caller, Problem> {
         let auth = &ctx.edge().auth;
-        let Some(known) = auth.identify(&parts.headers, ctx.conn(), ctx.edge().dev).await? else {
+        let Parts { uri, headers, .. } = &*parts;
+        let Some(known) = auth.identify(uri, headers, ctx.conn(), ctx.edge().dev).await? else {
             return Err(unauthenticated("a key or token is needed: Authorization: Bearer …"));
         };
         let mut caller = admit(ctx, known, &parts.headers)?;
@@ -147,7 +149,8 @@ impl FromRequestParts<Ctx> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Visitor, Problem> {
         let auth = &ctx.edge().auth;
-        if let Some(known) = auth.identify(&parts.headers, ctx.conn(), ctx.edge().dev).await? {
+        let Parts { uri, headers, .. } = &*parts;
+        if let Some(known) = auth.identify(uri, headers, ctx.conn(), ctx.edge().dev).await? {
             let caller = admit(ctx, known, &parts.headers)?;
             return Ok(Visitor { tenant: caller.tenant, caller: Some(caller) });
         }

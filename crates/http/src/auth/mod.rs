@@ -36,14 +36,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Uri};
 use kernel::TenantId;
 use node::{Node, View};
 use tenants::{KeyHash, KeyId, KeyRow, Record, Scope, Scopes};
 
 pub use bootstrap::{BootstrapError, DevAddressError, bootstrap, check_dev_address};
 pub use caller::{Caller, Visitor};
+pub(crate) use nearby::host_of;
 pub use secret::KeySecret;
 pub(crate) use secret::{begins_as_key, key_id_text, new_key_id, parse_key_id};
 pub use shopper::ShopperKeyError;
@@ -240,13 +241,17 @@ impl Auth {
     /// Who shows these headers. `None` when they show nothing.
     async fn identify(
         &self,
+        uri: &Uri,
         headers: &HeaderMap,
         conn: &Conn,
         dev: bool,
     ) -> Result<Option<Arc<Known>>, Problem> {
         let named = named_tenant(headers)?;
         let Some(token) = bearer(headers)? else {
-            return if dev { self.developer(headers, named).await.map(Some) } else { Ok(None) };
+            if !dev {
+                return Ok(None);
+            }
+            return self.developer(uri, headers, named).await.map(Some);
         };
         self.remembered(token, named, conn).await.map(Some)
     }
@@ -368,10 +373,11 @@ impl Auth {
     /// Whoever shows nothing in `--dev` is of the tenant they name.
     async fn developer(
         &self,
+        uri: &Uri,
         headers: &HeaderMap,
         named: Option<&str>,
     ) -> Result<Arc<Known>, Problem> {
-        check_nearby(headers)?;
+        check_nearby(uri, headers)?;
         let tenant = match named {
             Some(name) => self.tenant_named(name).await?,
             None => self.tenant(tenants::DEFAULT_TENANT).await?,

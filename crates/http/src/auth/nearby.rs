@@ -2,16 +2,24 @@
 //!
 //! Any page that a developer opens can have the browser send requests to loopback addresses. The browser
 //! says for whom: `Origin` names the page's site, `Sec-Fetch-Site` how it is related to this one, and
-//! `Host` the name that the page knows this server by, which its owner may have led here.
+//! the host is the name that the page knows this server by, which its owner may have led here.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, Uri, header};
 
 use crate::problem::{Problem, ProblemKind};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// The name that a client knows this server by. HTTP/2 sends it as part of the URI.
+pub(crate) fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    match headers.get(header::HOST) {
+        Some(host) => host.to_str().ok(),
+        None => uri.authority().map(|authority| authority.as_str()),
+    }
+}
+
 /// Refuses what a page of another site asks for.
-pub(super) fn check_nearby(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_nearby(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let named = |name: &str, value: &str| {
         let detail = format!(
@@ -21,7 +29,9 @@ pub(super) fn check_nearby(headers: &HeaderMap) -> Result<(), Problem> {
         Err(ProblemKind::Forbidden.because(detail))
     };
     // A name without a dot is nobody's to give out: it is of this machine's own files or network.
-    if let Some(host) = text(header::HOST).filter(|host| host.contains('.') && !is_loopback(host)) {
+    if let Some(host) =
+        host_of(uri, headers).filter(|host| host.contains('.') && !is_loopback(host))
+    {
         return named("Host", host);
     }
     match (text(header::ORIGIN), text(SEC_FETCH_SITE)) {
@@ -55,7 +65,7 @@ mod tests {
         let pairs = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value")));
-        check_nearby(&pairs.collect())
+        check_nearby(&Uri::from_static("/"), &pairs.collect())
     }
 
     #[test]
@@ -89,6 +99,8 @@ mod tests {
         {
             assert!(check(&[("host", "127.0.0.1"), ("origin", origin)]).is_err(), "{origin}");
         }
+        let uri = Uri::from_static("http://evil.example/q/jobs");
+        assert!(check_nearby(&uri, &HeaderMap::new()).is_err(), "over HTTP/2 there is no Host");
         // A picture in a page is asked for without an origin.
         assert!(check(&[("host", "127.0.0.1"), ("sec-fetch-site", "cross-site")]).is_err());
     }

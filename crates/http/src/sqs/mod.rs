@@ -16,21 +16,24 @@ mod receive;
 mod tasks;
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, HOST};
+use bytes::Bytes;
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use queue::Definition;
+use sqs::output::Message;
 use sqs::signature::{self, Presented};
 use sqs::{Action, ActionName, ErrorKind, Output, Protocol, QueueArn, QueuePath, SqsError};
 use tenants::Scope;
 
 use crate::app::{Ctx, Edge};
-use crate::auth::{Caller, begins_as_key, key_id_text};
+use crate::aside::by_bytes;
+use crate::auth::{Caller, begins_as_key, host_of, key_id_text};
 use crate::extract::RawBody;
 use crate::problem::{Problem, ProblemKind};
 use crate::queues::large::REQUEST_BYTES_MAX;
@@ -94,17 +97,20 @@ pub(crate) async fn at_root(here: Here, request: Request) -> Option<Response> {
 }
 
 async fn call(Here(ctx): Here, request: Request) -> Response {
-    let (method, uri) = (request.method().clone(), request.uri().clone());
-    let headers = request.headers().clone();
+    let head = Arc::new(Head {
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
+    });
     let most = request.body().size_hint().upper();
-    let Some(protocol) = Protocol::of(&headers, &uri) else {
+    let Some(protocol) = Protocol::of(&head.headers, &head.uri) else {
         let detail = "no SQS action is named here; see /docs for the other operations";
         return ProblemKind::UnknownPath.because(detail).into_response();
     };
     let mut request_id = [0; 16];
     getrandom::fill(&mut request_id).expect("the system has randomness");
     let request_id = format!("{:032x}", u128::from_be_bytes(request_id));
-    if let Err(error) = check_sender(&ctx, &uri, &headers, most).await {
+    if let Err(error) = check_sender(&ctx, &head, most).await {
         return unread(protocol, &error, &request_id);
     }
     let body = match RawBody::from_request(request, &ctx).await {
@@ -115,12 +121,25 @@ async fn call(Here(ctx): Here, request: Request) -> Response {
         Err(problem) => return problem.into_response(),
     };
     let room = OnceLock::new();
-    let asked = Asked { ctx: &ctx, method, uri, headers, body: &body, room: &room };
+    let asked = Asked { ctx: &ctx, head, body, room: &room };
     let answer = match asked.answer(protocol).await {
-        Ok(output) => protocol.answer(&output, &request_id),
+        Ok(output) => {
+            let bytes = bytes_of(&output);
+            by_bytes(bytes, move || protocol.answer(&output, &request_id)).await
+        }
         Err(error) => protocol.refuse(&error, &request_id),
     };
     answer.map(|answer| Body::from(keep(answer, room.into_inner())))
+}
+
+/// Bytes of what can be large in an answer.
+fn bytes_of(output: &Output) -> usize {
+    let Output::ReceiveMessage(received) = output else { return 0 };
+    let of_message = |message: &Message| {
+        let body = message.body.as_deref().unwrap_or_default();
+        sqs::validate::message_bytes(body, &message.message_attributes)
+    };
+    received.messages.iter().map(of_message).sum()
 }
 
 /// The answer to a request whose body is still to come.
@@ -132,17 +151,12 @@ fn unread(protocol: Protocol, error: &SqsError, request_id: &str) -> Response {
 
 /// Refuses a large body, before any of it is read, unless it names a key that there is: the signature
 /// is over the body, and memory for large ones is not for everybody.
-async fn check_sender(
-    ctx: &Ctx,
-    uri: &Uri,
-    headers: &HeaderMap,
-    most: Option<u64>,
-) -> Result<(), SqsError> {
+async fn check_sender(ctx: &Ctx, head: &Head, most: Option<u64>) -> Result<(), SqsError> {
     let is_small = most.is_some_and(|bytes| bytes <= ctx.edge().limits.body_bytes_max as u64);
     if is_small {
         return Ok(());
     }
-    let presented = signature::parse(headers, uri);
+    let presented = signature::parse(&head.headers, &head.uri);
     if is_developer(ctx, &presented) {
         return Ok(());
     }
@@ -156,45 +170,61 @@ fn is_developer(ctx: &Ctx, presented: &Result<Presented, SqsError>) -> bool {
     ctx.edge().dev && !presented.as_ref().is_ok_and(shows_key)
 }
 
-struct Asked<'a> {
-    ctx: &'a Ctx,
+/// A request without its body.
+struct Head {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
-    body: &'a [u8],
+}
+
+struct Asked<'a> {
+    ctx: &'a Ctx,
+    head: Arc<Head>,
+    body: Bytes,
     room: &'a OnceLock<Taken>,
 }
 
 impl Asked<'_> {
     async fn answer(&self, protocol: Protocol) -> Result<Output, SqsError> {
         let (caller, region) = self.caller().await?;
-        let action = protocol.decode(&self.headers, &self.uri, self.body)?;
+        let (head, body) = (Arc::clone(&self.head), self.body.clone());
+        let read = move || {
+            let action = protocol.decode(&head.headers, &head.uri, &body)?;
+            Ok((sqs::validate::action(&action), action))
+        };
+        let (valid, action) = by_bytes(self.body.len(), read).await?;
         let tried = scopes(action.name()).iter().map(|scope| caller.require(*scope));
         tried.reduce(Result::or).expect("every action has a scope").map_err(refusal)?;
-        sqs::validate::action(&action)?;
-        let host = self.headers.get(HOST).and_then(|host| host.to_str().ok());
+        valid?;
+        let Head { uri, headers, .. } = &*self.head;
         let scheme = if self.ctx.conn().tls { "https" } else { "http" };
-        let endpoint = format!("{scheme}://{}/sqs", host.unwrap_or("localhost"));
+        let endpoint = format!("{scheme}://{}/sqs", host_of(uri, headers).unwrap_or("localhost"));
         let (edge, room) = (self.ctx.edge(), self.room);
-        let trace_id = trace::id_of(&self.headers);
+        let trace_id = trace::id_of(headers);
         let session = Session { edge, caller, protocol, region, endpoint, trace_id, room };
         session.act(action).await
     }
 
     /// Whoever signed this, and the region they believe to be in.
     async fn caller(&self) -> Result<(Caller, String), SqsError> {
-        let presented = signature::parse(&self.headers, &self.uri);
+        let Head { uri, headers, .. } = &*self.head;
+        let presented = signature::parse(headers, uri);
         if is_developer(self.ctx, &presented) {
             let region = presented.map_or_else(|_| REGION.to_owned(), |presented| presented.region);
-            let caller = Caller::of_key(self.ctx, None, &self.headers).await;
+            let caller = Caller::of_key(self.ctx, None, uri, headers).await;
             return Ok((caller.map_err(refusal)?, region));
         }
         let presented = presented?;
-        let key = &presented.access_key_id;
+        let (head, body) = (Arc::clone(&self.head), self.body.clone());
         let now_ms = crate::auth::now_ms();
         // The signature first: a good one costs no look-up, and says that the sender has the whole key.
-        let checked =
-            presented.check(key, &self.method, &self.uri, &self.headers, self.body, now_ms);
+        let check = move || {
+            let (key, Head { method, uri, headers }) = (&presented.access_key_id, &*head);
+            let checked = presented.check(key, method, uri, headers, &body, now_ms);
+            (presented, checked)
+        };
+        let (presented, checked) = by_bytes(self.body.len(), check).await;
+        let key = &presented.access_key_id;
         if let Err(wrong) = checked {
             if wrong.kind == ErrorKind::SignatureDoesNotMatch {
                 // Who has another key than one of ours is told of that, as by AWS. It gives nothing
@@ -203,7 +233,7 @@ impl Asked<'_> {
             }
             return Err(wrong);
         }
-        let caller = Caller::of_key(self.ctx, Some(key), &self.headers).await;
+        let caller = Caller::of_key(self.ctx, Some(key), uri, headers).await;
         Ok((caller.map_err(refusal)?, presented.region))
     }
 }

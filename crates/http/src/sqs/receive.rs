@@ -15,6 +15,7 @@ use sqs::value::{Blob, MessageAttributeValue, MessageAttributes};
 use sqs::{Output, Protocol, SqsError, input, output};
 
 use super::{Session, refused, unavailable};
+use crate::aside::by_bytes;
 use crate::queues::large::{self, Source, Whole};
 use crate::queues::service::Leased;
 use crate::queues::{message_id, receipt_handle, service};
@@ -50,6 +51,36 @@ fn is_sayable(text: &str, protocol: Protocol) -> bool {
     protocol == Protocol::Json || text.chars().all(is_allowed)
 }
 
+/// A message as its receiver reads it, but for its system attributes; hashes it.
+fn shown(
+    delivery: &Delivery,
+    mut parcel: Parcel,
+    names: &[String],
+    protocol: Protocol,
+) -> output::Message {
+    // A name is not replaced in part: it could be another's then.
+    let chosen = parcel
+        .attributes
+        .iter()
+        .filter(|(name, _)| wants_message_attribute(names, name) && is_sayable(name, protocol));
+    let shown =
+        |(name, value): (&String, &Attribute)| (name.clone(), attribute_value(value, protocol));
+    let message_attributes: MessageAttributes = chosen.map(shown).collect();
+    let body = match &mut parcel.body {
+        Body::Text(text) | Body::Json(text) => carried(std::mem::take(text), protocol),
+        Body::Binary(bytes) => STANDARD.encode(bytes),
+    };
+    output::Message {
+        message_id: Some(message_id(delivery.id)),
+        receipt_handle: Some(receipt_handle(&delivery.receipt)),
+        md5_of_body: Some(sqs::digest::body(&body)),
+        body: Some(body),
+        attributes: BTreeMap::new(),
+        md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
+        message_attributes,
+    }
+}
+
 impl Session<'_> {
     pub(super) async fn receive(&self, ask: input::ReceiveMessage) -> Result<Output, SqsError> {
         let wanted = MessageSystemSelection::parse(
@@ -76,9 +107,21 @@ impl Session<'_> {
         if let Some(room) = room {
             let _kept = self.room.set(room);
         }
-        let names = &ask.message_attribute_names;
-        let shown = |(delivery, parcel)| self.shown(&delivery, parcel, &wanted, names);
-        let messages = messages.into_iter().map(shown).collect();
+        let bytes = messages.iter().map(|(_, parcel)| parcel.counted_bytes()).sum();
+        let with_system = |(delivery, parcel): (Delivery, Parcel)| {
+            let system = self.system_attributes(&delivery, &parcel, &wanted);
+            (delivery, parcel, system)
+        };
+        let messages: Vec<_> = messages.into_iter().map(with_system).collect();
+        let (names, protocol) = (ask.message_attribute_names, self.protocol);
+        let show = move || {
+            let one = |(delivery, parcel, system)| output::Message {
+                attributes: system,
+                ..shown(&delivery, parcel, &names, protocol)
+            };
+            messages.into_iter().map(one).collect()
+        };
+        let messages = by_bytes(bytes, show).await;
         Ok(output::ReceiveMessageResult { messages }.into())
     }
 
@@ -168,37 +211,6 @@ impl Session<'_> {
         let mut settled = settled.iter();
         before.deliveries.retain(|_| settled.next() == Some(&Settled::Done));
         Ok(before)
-    }
-
-    fn shown(
-        &self,
-        delivery: &Delivery,
-        mut parcel: Parcel,
-        wanted: &MessageSystemSelection,
-        names: &[String],
-    ) -> output::Message {
-        let protocol = self.protocol;
-        // A name is not replaced in part: it could be another's then.
-        let chosen = parcel
-            .attributes
-            .iter()
-            .filter(|(name, _)| wants_message_attribute(names, name) && is_sayable(name, protocol));
-        let shown =
-            |(name, value): (&String, &Attribute)| (name.clone(), attribute_value(value, protocol));
-        let message_attributes: MessageAttributes = chosen.map(shown).collect();
-        let body = match &mut parcel.body {
-            Body::Text(text) | Body::Json(text) => carried(std::mem::take(text), protocol),
-            Body::Binary(bytes) => STANDARD.encode(bytes),
-        };
-        output::Message {
-            message_id: Some(message_id(delivery.id)),
-            receipt_handle: Some(receipt_handle(&delivery.receipt)),
-            md5_of_body: Some(sqs::digest::body(&body)),
-            body: Some(body),
-            attributes: self.system_attributes(delivery, &parcel, wanted),
-            md5_of_message_attributes: sqs::digest::attributes(&message_attributes),
-            message_attributes,
-        }
     }
 
     fn system_attributes(

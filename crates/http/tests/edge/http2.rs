@@ -224,3 +224,26 @@ async fn a_refusal_does_not_wait_for_more_than_it_would_read() {
     server.is_alive().await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_authority_is_the_host() {
+    let (server, _) = Server::start_product(1).await;
+    let (mut client, _task) = client(&server).await;
+    let asked = |uri: &str| {
+        let request = Request::builder().method("POST").uri(uri);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let form = Bytes::from("Action=CreateQueue&QueueName=jobs");
+        request.body(Full::new(form)).expect("a request")
+    };
+    let (status, made) = send(&mut client, asked("http://queues:7700/sqs")).await;
+    let made = String::from_utf8_lossy(&made);
+    assert_eq!(status, StatusCode::OK, "{made}");
+    assert!(made.contains("<QueueUrl>http://queues:7700/sqs/default/jobs</QueueUrl>"), "{made}");
+    // A name that its owner has led here: without a key, nothing is done for its pages.
+    let (status, refused) = send(&mut client, asked("http://evil.example/sqs")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused:?}");
+    let mut led = request("GET", "/q/jobs", "");
+    *led.uri_mut() = "http://evil.example/q/jobs".parse().expect("a URI");
+    problem(&send(&mut client, led).await, 403, "forbidden");
+    server.stop().await;
+}

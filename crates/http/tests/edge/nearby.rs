@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::harness::Server;
+use crate::sqs_keys::with_tenant;
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
 
@@ -35,11 +36,8 @@ async fn a_page_of_another_site_can_do_nothing_without_a_key() {
 
 #[tokio::test]
 async fn who_shows_a_key_may_ask_from_anywhere() {
-    let (server, _) = Server::start_product(1).await;
-    let key = http_edge::auth::bootstrap(&server.node).await.expect("it works");
-    let key = key.expect("an empty folder");
-    server.make(json!({"name": "jobs"})).await;
+    let (server, key) = with_tenant().await;
     let headers = format!("authorization: Bearer {key}\r\norigin: https://app.example\r\n");
-    assert_eq!(server.send("GET", "/v1/queues/jobs", &headers, "").await.status, 200);
+    assert_eq!(server.send("GET", "/v1/queues", &headers, "").await.status, 200);
     server.stop().await;
 }

@@ -53,7 +53,7 @@ fn wall_ms() -> u64 {
 }
 
 /// The server in `--dev`, and a key of its tenant `acme`.
-async fn with_tenant() -> (Server, String) {
+pub(crate) async fn with_tenant() -> (Server, String) {
     with_tenant_and(|_| {}).await
 }
 

@@ -253,9 +253,9 @@ async fn what_is_remembered_of_a_key_holds_until_it_expires_or_changes() {
     let auth = &world.app.edge.auth;
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, bearer_of(&world.shop_admin).parse().expect("a value"));
-    let conn = conn();
+    let (uri, conn) = (Uri::from_static("/"), conn());
     let identify =
-        async || auth.identify(&headers, &conn, false).await.expect("known").expect("shown");
+        async || auth.identify(&uri, &headers, &conn, false).await.expect("known").expect("shown");
     let known = identify().await;
     assert!(Arc::ptr_eq(&known, &identify().await));
     let expired = Arc::new(Known { expires_at_ms: Some(now_ms() - 1), ..Known::clone(&known) });
