@@ -508,7 +508,15 @@ async fn what_is_answered_again_is_not_counted_again() {
         let again = shop.server.send("POST", path, keyed, &batch).await;
         assert_eq!(Server::ok(&again, 200), first, "{path}");
     }
-    Server::ok(&shop.post("/v1/queues/jobs/messages", json!({"body": 1})).await, 202);
+    // What was sent at first counts for milliseconds still; what was answered again would for hours.
+    let sent = loop {
+        let sent = shop.post("/v1/queues/jobs/messages", json!({"body": 1})).await;
+        if sent.status != 429 {
+            break sent;
+        }
+        assert!(sent.json()["retryAfterMs"].as_u64().is_some_and(|ms| ms < 1000), "{sent:?}");
+    };
+    Server::ok(&sent, 202);
     shop.stop().await;
 }
 
