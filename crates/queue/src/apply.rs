@@ -164,8 +164,8 @@ impl Machine for Queues {
                 None => {
                     let MovedFrom { queue, number, job, .. } = moved.from.clone();
                     let home = place(turn.tenant(), &queue);
+                    let arrived = Arrived { queue, number, job, group: moved.group.clone() };
                     self.tell(turn, &moved.queue.clone(), |desk| desk.take_moved(moved));
-                    let arrived = Arrived { queue, number, job };
                     turn.send(home, MACHINE, Post::Arrived(arrived).encode());
                 }
                 Some(why) => {
@@ -178,10 +178,10 @@ impl Machine for Queues {
                 self.tell(turn, &fanned.queue.clone(), |desk| desk.take_fanned(fanned));
             }
             Post::Returned(moved, why) => self.take_back(turn, moved, why),
-            Post::Arrived(Arrived { queue, number, job }) => {
+            Post::Arrived(Arrived { queue, number, job, group }) => {
                 let known = self.at_hand.load(turn, &queue);
                 if known.is_some_and(|(known, _)| known.number == number) {
-                    self.tell(turn, &queue, |desk| desk.has_arrived(job));
+                    self.tell(turn, &queue, |desk| desk.has_arrived(job, group.as_deref()));
                 }
             }
         }

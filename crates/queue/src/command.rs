@@ -574,15 +574,15 @@ impl Command {
 }
 
 impl Reply {
-    /// Whether nothing was done, because there was no room or nothing to receive, which there may be
-    /// later.
+    /// Whether nothing was done, because there was no room, nothing to receive, or a job in the way, which
+    /// may be otherwise later.
     pub(crate) fn may_be_another_later(&self) -> bool {
         let full = |sent: &Result<Sent, SendRefusal>| {
             use SendRefusal::{Age, Bytes, Messages, NotReserved};
             matches!(sent, Err(Messages | Bytes | NotReserved | Age))
         };
         match self {
-            Reply::Refused(Refusal::Inflight) => true,
+            Reply::Refused(Refusal::Inflight | Refusal::Redriving) => true,
             Reply::Sent(sent) => !sent.is_empty() && sent.iter().all(full),
             Reply::Received(deliveries) => deliveries.is_empty(),
             _ => false,

@@ -136,7 +136,7 @@ impl Desk<'_, '_> {
         self.waiting(name, 1, 1).pop()
     }
 
-    /// Whether its first message could be received now.
+    /// Whether its first message could be received now, if none is on its way elsewhere.
     pub(crate) fn is_group_free(&self, name: &str) -> bool {
         let due = |first: Message| first.head.due_ms <= self.turn.now_ms();
         self.group(name).leased == 0 && self.first_waiting(name).is_some_and(due)
@@ -168,7 +168,7 @@ impl Desk<'_, '_> {
         }
         let group = self.group(name);
         if let Some(place) = group.place
-            && !self.is_group_free(name)
+            && (group.away > 0 || !self.is_group_free(name))
         {
             // Or receives would come to it, one after the other, and find nothing.
             self.take_from_middle(READY, place);
@@ -180,7 +180,7 @@ impl Desk<'_, '_> {
     /// Lists a group that is ready, or sees to it that it is looked at when it is.
     pub(crate) fn look_at_group(&mut self, name: &str) {
         let group = self.group(name);
-        if group.leased > 0 || group.listed || group.waiting == 0 {
+        if group.leased + group.away > 0 || group.listed || group.waiting == 0 {
             return;
         }
         let first = self.first_waiting(name).expect("something waits");

@@ -23,7 +23,8 @@
 //! Invariants:
 //! - A message that was accepted is in exactly one place until it is acked, expires or is purged.
 //! - Only the receipt of the lease in force acks, extends or gives back.
-//! - In a queue with order, a message is leased only when none before it in its group is left.
+//! - In a queue with order, a message is leased only when none before it in its group is left, nor on
+//!   its way to a queue from where it may come back.
 //! - A body lies in the archive for as long as some message, letter or reservation has it.
 //! - A message that is received [`Settings::max_receive_count`] times without an ack goes to the
 //!   dead-letter queue, with its story, once.

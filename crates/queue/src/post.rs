@@ -85,12 +85,15 @@ pub(crate) enum Post {
     Arrived(Arrived),
 }
 
-/// That a message which a job moved is where it was to go. The body of a letter, tag 5.
+/// That a message which a job moved is where it was to go. The body of a letter, tag 5. Version 1 lacks
+/// the last field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Arrived {
     pub(crate) queue: String,
     pub(crate) number: u64,
     pub(crate) job: u64,
+    /// The one that it had there.
+    pub(crate) group: Option<String>,
 }
 
 impl Post {
@@ -100,7 +103,7 @@ impl Post {
             Post::Moved(moved) => pack(2, 2, moved),
             Post::Fanned(fanned) => pack(3, 1, fanned),
             Post::Returned(moved, why) => pack(4, 1, &(moved, why)),
-            Post::Arrived(arrived) => pack(5, 1, arrived),
+            Post::Arrived(arrived) => pack(5, 2, arrived),
         }
     }
 
@@ -113,7 +116,8 @@ impl Post {
                 let (moved, why) = unpack(NAME, body)?;
                 Ok(Post::Returned(moved, why))
             }
-            (5, 1, body) => Ok(Post::Arrived(unpack(NAME, body)?)),
+            (5, 1, body) => Ok(Post::Arrived(unpack(NAME, &[body, &[0]].concat())?)),
+            (5, 2, body) => Ok(Post::Arrived(unpack(NAME, body)?)),
             (tag, version, _) => Err(Unreadable::Command { machine: NAME, tag, version }),
         }
     }

@@ -4,17 +4,21 @@
 //!   start ──▶ running ──▶ done        a timer for each step, so a restart goes on where it was
 //!                │
 //!                ├─ cancel ──▶ cancelled
-//!                └─ a message comes back ──▶ failed
+//!                └─ a message comes back ──▶ failed        at once, or when the rest is moved
 //! ```
 //!
 //! A step walks on from the row where the last one stopped, and sends what it takes as letters, in
 //! the entry in which it takes it: a message is in one of the two queues, or on its way. What came
-//! after the job began is left alone, or two queues that fail into each other would never be done.
+//! after the job began is left alone, whether it is new or comes back: a lane is gone through as far as
+//! it reached then. Or two queues that fail into each other would never be done, nor would a job that is
+//! slower than what arrives.
 //! A group of which somebody has a message, or of which one waits for its time, is left as it is from
-//! there on: it is moved in its order, or not at all.
+//! there on: it is moved in its order, or not at all. While a message of it is on its way, nobody
+//! receives what was behind it: it may come back.
 //!
 //! A letter that finds no queue, or one of the other mode, comes back: its message is where it was again,
-//! in its group before those that were behind it, and the job has failed.
+//! in its group before those that were behind it. The job has failed then; but one that moves each
+//! message to where it died first moves those that died in other queues.
 
 use bytes::{BufMut, Bytes};
 use kernel::TenantId;
@@ -29,7 +33,7 @@ use crate::fifo::READY;
 use crate::parcel::Parcel;
 use crate::post::{Moved, MovedFrom, Post};
 use crate::query::place;
-use crate::state::{Head, Message, key, waiting_key};
+use crate::state::{Head, Message, key, lane_key, waiting_key};
 
 /// Rows that one step looks at.
 const STEP_ROWS_MAX: usize = 256;
@@ -39,6 +43,8 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 const STEP_MS: u64 = 100;
 /// Jobs that a queue remembers.
 const JOBS_MAX: usize = 10;
+/// Queues that a job remembers because they could not take what died there.
+const UNFIT_MAX: usize = 16;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +77,13 @@ pub struct Job {
     pub arrived: u64,
     /// Nothing is left to be moved; but not all have arrived.
     at_end: bool,
+    /// Where the lanes ended when it began: what is behind came later. A queue with order has none.
+    ends: Vec<(u8, u64)>,
+    /// Queues that could not take what died there, if each message goes to where it died: the rest of
+    /// theirs stays.
+    pub unfit: Vec<String>,
+    /// Why, of the first of them.
+    pub failure: Option<JobState>,
 }
 
 impl Job {
@@ -81,14 +94,20 @@ impl Job {
     }
 
     fn encode(&self) -> Vec<u8> {
-        versioned_as(2, self)
+        versioned_as(3, self)
     }
 
-    /// Reads a row of this machine's. Version 1 lacks the last three fields.
-    fn decode(row: &[u8]) -> Job {
+    fn is_at_its_limit(&self) -> bool {
+        self.asked.limit.is_some_and(|limit| self.matched >= limit)
+    }
+
+    /// Reads a row of this machine's. Version 1 lacks the last six fields, version 2 the last three: one
+    /// of those that still runs, in a queue without order, finds nothing more.
+    pub(crate) fn decode(row: &[u8]) -> Job {
         let newest = match row {
-            [1, body @ ..] => &[body, &[0; 3]].concat(),
-            [2, body @ ..] => body,
+            [1, body @ ..] => &[body, &[0; 6]].concat(),
+            [2, body @ ..] => &[body, &[0; 3]].concat(),
+            [3, body @ ..] => body,
             _ => panic!("a job of a version that this binary is too old for"),
         };
         unpack("a job of a queue", newest).expect("rows are this machine's alone")
@@ -142,6 +161,9 @@ impl Desk<'_, '_> {
             self.turn.delete(&job_key(tenant, queue, old.number));
         }
         let number = self.turn.unique();
+        // The lane of groups has none: groups are gone through by name.
+        let filled = self.counts.lanes.iter().filter(|lane| lane.len > 0 && lane.number != READY);
+        let ends = filled.map(|lane| (lane.number, lane.next)).collect();
         let job = Job {
             number,
             asked,
@@ -157,6 +179,9 @@ impl Desk<'_, '_> {
             returned: 0,
             arrived: 0,
             at_end: false,
+            ends,
+            unfit: Vec::new(),
+            failure: None,
         };
         self.turn.put(job_key(tenant, queue, number), job.encode());
         let timer = self.set(now_ms);
@@ -201,10 +226,12 @@ impl Desk<'_, '_> {
                 (budget.clamp(1, STEP_ROWS_MAX), now_ms + every_ms)
             }
         };
+        let before = job.matched;
         let more = self.step(&mut job, budget);
         if more {
             self.turn.put(job_key(self.tenant(), self.number(), number), job.encode());
-            let timer = self.set(next_ms);
+            // A rate is one of messages that go, not of those that are passed.
+            let timer = self.set(if job.matched == before { now_ms } else { next_ms });
             self.counts.redrive = Some((number, timer));
         } else {
             job.at_end = true;
@@ -217,14 +244,18 @@ impl Desk<'_, '_> {
         let is_over = job.at_end && job.arrived + job.returned == job.moved;
         if is_over && job.state == JobState::Running {
             self.counts.redrive = None;
-            self.end_job(job, JobState::Done);
+            self.end_job(job, job.failure.unwrap_or(JobState::Done));
         } else {
             self.turn.put(job_key(self.tenant(), self.number(), job.number), job.encode());
         }
     }
 
-    /// One of a job's messages is where it was to go.
-    pub(crate) fn has_arrived(&mut self, number: u64) {
+    /// One of a job's messages is where it was to go; the group is the one that it had here.
+    pub(crate) fn has_arrived(&mut self, number: u64, group: Option<&str>) {
+        if let Some(group) = group {
+            self.is_no_longer_away(group);
+            self.look_at_group(group);
+        }
         // A job of long ago is not remembered.
         if let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) {
             job.arrived += 1;
@@ -236,46 +267,73 @@ impl Desk<'_, '_> {
     fn step(&mut self, job: &mut Job, budget: usize) -> bool {
         let kind = if self.settings().mode == Mode::Fifo { b'w' } else { b'l' };
         let prefix = key(self.tenant(), kind, self.number());
-        // Without a filter no more is read than is moved.
-        let rows_max = if job.asked.filter.is_some() { STEP_ROWS_MAX } else { budget };
-        let scan = Scan::prefix(&prefix).after(&job.cursor).limit(rows_max).bytes(STEP_BYTES_MAX);
-        let found = self.turn.rows().scan(&scan);
-        let all = !scan.is_cut(&found);
-        self.note_read(value_bytes(&found));
-        let mut left = budget;
-        for (row_key, row) in found {
-            if job.asked.limit.is_some_and(|limit| job.matched >= limit) {
+        let (mut left, mut rows, mut bytes) = (budget, 0, 0);
+        // No more is read at first than may be moved.
+        let mut at_once = budget;
+        while left > 0 && rows < STEP_ROWS_MAX && bytes < STEP_BYTES_MAX {
+            let scan = Scan::prefix(&prefix).after(&job.cursor);
+            let scan = scan.limit(at_once.min(STEP_ROWS_MAX - rows)).bytes(STEP_BYTES_MAX - bytes);
+            let found = self.turn.rows().scan(&scan);
+            let all = !scan.is_cut(&found);
+            (rows, bytes) = (rows + found.len(), bytes + value_bytes(&found));
+            self.note_read(value_bytes(&found));
+            for (row_key, row) in found {
+                if job.is_at_its_limit() {
+                    return false;
+                }
+                if left == 0 || self.has_read_enough() {
+                    return true;
+                }
+                left -= usize::from(self.look_at(job, &row_key, &row));
+            }
+            if all && left > 0 {
                 return false;
             }
-            if left == 0 || self.has_read_enough() {
-                return true;
-            }
-            if row_key[..] <= job.cursor[..] {
-                continue;
-            }
-            job.cursor = row_key.to_vec();
-            let message = Message::decode(&row);
-            if let Some(group) = &message.head.group
-                && !(self.is_group_free(group) && message.head.due_ms <= self.turn.now_ms())
-            {
-                // All of it is passed, now and in later steps: what is behind must not overtake.
-                job.cursor = waiting_key(self.tenant(), self.number(), group, u64::MAX);
-                continue;
-            }
-            // What nobody would get any more is not given a new life.
-            if message.head.sequence > job.last_sequence || self.is_too_old(&message) {
-                continue;
-            }
-            left -= usize::from(self.look_and_move(job, &row_key, message));
+            at_once *= 2;
         }
-        !all && job.asked.limit.is_none_or(|limit| job.matched < limit)
+        !job.is_at_its_limit()
+    }
+
+    /// Looks at a row that may be the job's next. Whether its message was one to be moved.
+    fn look_at(&mut self, job: &mut Job, row_key: &Bytes, row: &Bytes) -> bool {
+        if row_key[..] <= job.cursor[..] {
+            return false;
+        }
+        let (tenant, queue) = (self.tenant(), self.number());
+        job.cursor = row_key.to_vec();
+        let message = Message::decode(row);
+        if let Some(group) = &message.head.group {
+            let is_due = message.head.due_ms <= self.turn.now_ms();
+            let is_later = message.head.sequence > job.last_sequence;
+            if is_later || !is_due || !self.is_group_free(group) {
+                // All of it is passed, now and in later steps: what is behind must not overtake.
+                job.cursor = waiting_key(tenant, queue, group, u64::MAX);
+                return false;
+            }
+        } else {
+            let (lane, position) = self.lane_of(row_key);
+            if !job.ends.iter().any(|(number, end)| *number == lane && position < *end) {
+                job.cursor = lane_key(tenant, queue, lane, u64::MAX);
+                return false;
+            }
+        }
+        // What nobody would get any more is not given a new life.
+        !self.is_too_old(&message) && self.look_and_move(job, row_key, message)
+    }
+
+    /// Where a row lies that is not of a group.
+    fn lane_of(&self, row_key: &Bytes) -> (u8, u64) {
+        let at = key(self.tenant(), b'l', self.number()).len();
+        let (lane, position) = (row_key[at], row_key[at + 1..].first_chunk());
+        debug_assert_ne!(lane, READY, "a queue without order has no groups");
+        (lane, u64::from_be_bytes(*position.expect("as lane_key puts it")))
     }
 
     /// Whether the message was one to be moved.
     fn look_and_move(&mut self, job: &mut Job, row_key: &Bytes, message: Message) -> bool {
         let story = message.head.story.as_ref();
         let target = job.asked.target.clone().or_else(|| story.map(|story| story.queue.clone()));
-        let target = target.filter(|target| target != self.name);
+        let target = target.filter(|to| to != self.name && !job.unfit.contains(to));
         let filter = job.asked.filter.as_ref();
         let passes = filter.is_none_or(|filter| {
             Parcel::read(&message.parcel).is_ok_and(|parcel| filter.passes(&parcel, story))
@@ -297,12 +355,10 @@ impl Desk<'_, '_> {
     fn take_out(&mut self, row_key: &Bytes, message: &Message) {
         if let Some(group) = message.head.group.clone() {
             self.take_waiting(&group, message, false);
+            self.change_group(&group, |group| group.away += 1);
             self.look_again_at_group(&group);
         } else {
-            let place = key(self.tenant(), b'l', self.number()).len();
-            let (lane, position) = (row_key[place], row_key[place + 1..].first_chunk());
-            debug_assert_ne!(lane, READY, "a queue without order has no groups");
-            let position = u64::from_be_bytes(*position.expect("as lane_key puts it"));
+            let (lane, position) = self.lane_of(row_key);
             self.take_from_middle(lane, position);
             self.counts.visible -= 1;
         }
@@ -357,8 +413,7 @@ impl Desk<'_, '_> {
     /// A message comes back that could not be moved, and is what it was: in its group at its place, else
     /// with those that come back.
     pub(crate) fn take_back(&mut self, moved: Moved, why: JobState) {
-        let now_ms = self.turn.now_ms();
-        let Moved { id, priority, group, parcel, from, .. } = moved;
+        let Moved { queue: to, id, priority, group, parcel, from } = moved;
         let number = from.job;
         let head = Head {
             visible_ms: from.visible_ms,
@@ -369,25 +424,43 @@ impl Desk<'_, '_> {
             last_failed_ms: from.last_failed_ms,
             reason: from.reason,
             story: from.story,
-            ..Head::new(id, from.sequence, from.sent_ms, group)
+            ..Head::new(id, from.sequence, from.sent_ms, group.clone())
         };
         let message = Message { head, unseen: from.unseen, parcel };
         self.counts.bytes += message.bytes();
         self.hold_body_again(&message);
+        if let Some(group) = &group {
+            self.is_no_longer_away(group);
+        }
         if !self.expires(&message) {
-            if message.head.group.is_some() {
+            if group.is_some() {
                 self.wait_in_group(message, false);
             } else {
                 self.show_in_lane(message, true);
             }
+        } else if let Some(group) = &group {
+            self.look_at_group(group);
         }
         // A job of long ago is not remembered.
-        let Some(mut job) = job(self.turn.rows(), self.tenant(), self.number(), number) else {
-            return;
-        };
+        if let Some(job) = job(self.turn.rows(), self.tenant(), self.number(), number) {
+            self.has_returned(job, to, why);
+        }
+    }
+
+    /// One of a job's messages is back, and its job has failed.
+    fn has_returned(&mut self, mut job: Job, to: String, why: JobState) {
         job.returned += 1;
+        if job.asked.target.is_none() {
+            // What died in other queues has somewhere to go.
+            job.failure.get_or_insert(why);
+            if !job.unfit.contains(&to) && job.unfit.len() < UNFIT_MAX {
+                job.unfit.push(to);
+            }
+            self.look_at_end(&mut job);
+            return;
+        }
         if let Some((running, timer)) = self.counts.redrive
-            && running == number
+            && running == job.number
         {
             self.turn.cancel_timer(crate::state::timer(timer));
             self.counts.redrive = None;
@@ -395,7 +468,13 @@ impl Desk<'_, '_> {
         if job.state != JobState::Cancelled {
             job.state = why;
         }
-        job.ended_ms = job.ended_ms.or(Some(now_ms));
-        self.turn.put(job_key(self.tenant(), self.number(), number), job.encode());
+        job.ended_ms = job.ended_ms.or(Some(self.turn.now_ms()));
+        self.turn.put(job_key(self.tenant(), self.number(), job.number), job.encode());
+    }
+
+    /// A message of a group that was on its way is back, or is where it was to go. A purge has forgotten
+    /// that it was.
+    fn is_no_longer_away(&mut self, group: &str) {
+        self.change_group(group, |group| group.away = group.away.saturating_sub(1));
     }
 }

@@ -436,7 +436,7 @@ impl Message {
     }
 }
 
-/// A group of a queue with order. It has a row while it has messages.
+/// A group of a queue with order. It has a row while it has messages, here or on their way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) waiting: u64,
@@ -447,21 +447,24 @@ pub(crate) struct Group {
     pub(crate) wake_ms: Option<u64>,
     /// No message before this one waits: what was taken is not looked through again.
     pub(crate) first: u64,
-    /// Where it is listed. The last field: version 1 had none, and such a group stays listed until a
-    /// receive comes to it.
+    /// Where it is listed. Version 1 had none, and such a group stays listed until a receive comes to it.
     pub(crate) place: Option<u64>,
+    /// Messages that a job has sent elsewhere and that may come back: until it is known, nobody receives
+    /// what was behind them. The last field; versions 1 and 2 had none.
+    pub(crate) away: u64,
 }
 
 impl Group {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        versioned_as(2, self)
+        versioned_as(3, self)
     }
 
     /// Reads a row of this machine's.
     pub(crate) fn decode(row: &[u8]) -> Group {
         let newest = match row {
-            [1, body @ ..] => &[body, &[0]].concat(),
-            [2, body @ ..] => body,
+            [1, body @ ..] => &[body, &[0; 2]].concat(),
+            [2, body @ ..] => &[body, &[0]].concat(),
+            [3, body @ ..] => body,
             _ => panic!("a group of a version that this binary is too old for"),
         };
         unpack("a group of a queue", newest).expect("rows are this machine's alone")

@@ -66,9 +66,21 @@ impl Bench {
         Reply::decode(&reply).expect("a reply")
     }
 
-    /// What the queue counts is what its rows hold, and nothing is in two places.
+    /// What all queues count is what their rows hold, and nothing is in two places.
     fn check(&self) {
-        let Some(described) = queue(&self.rig.rows, TENANT, JOBS) else { return };
+        let mut leased = 0;
+        let names = names(&self.rig.rows, TENANT, "", "", usize::MAX, |_| true);
+        for name in &names {
+            let described = queue(&self.rig.rows, TENANT, name).expect("it has a name");
+            leased += described.counts.leased;
+            self.check_queue(&described);
+        }
+        let usage = self.rig.ground.usage().get(&TENANT).copied().unwrap_or_default();
+        assert!(usage.entities >= usage.queues && usage.bytes >= 0, "{usage:?}");
+        assert_eq!((usage.queues, usage.leased), (names.len() as i64, leased.cast_signed()));
+    }
+
+    fn check_queue(&self, described: &Described) {
         let mut seen = std::collections::BTreeSet::new();
         let (mut bytes, mut archived) = (0, 0);
         let mut count = |state| {
@@ -90,12 +102,12 @@ impl Bench {
         let fifo = described.definition.settings.mode == Mode::Fifo;
         assert_eq!(ages, if fifo { counts.visible } else { 0 }, "listed by age");
         assert_eq!(described.oldest_visible_ms.is_some(), counts.visible > 0, "the oldest");
-        let usage = self.rig.ground.usage()[&TENANT];
-        assert_eq!((usage.entities, usage.bytes >= 0), (usage.entities.max(1), true));
-        let names = names(&self.rig.rows, TENANT, "", "", usize::MAX, |_| true);
-        let leased = names.iter().filter_map(|name| queue(&self.rig.rows, TENANT, name));
-        let leased: u64 = leased.map(|described| described.counts.leased).sum();
-        assert_eq!((usage.queues, usage.leased), (names.len() as i64, leased.cast_signed()));
+    }
+
+    /// A letter comes from another shard.
+    fn deliver(&mut self, letter: kernel::mail::Letter) {
+        self.rig.deliver(letter);
+        self.check();
     }
 
     fn create(&mut self, name: &str, settings: Settings) -> Reply {

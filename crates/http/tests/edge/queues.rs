@@ -489,7 +489,9 @@ async fn a_redrive_that_stands_in_the_way_is_named() {
     let slow = json!({"targetQueue": "jobs", "maxMessagesPerSecond": 1}).to_string();
     let started = server.post("/v1/queues/dead:redrive", &slow).await;
     let id = Server::ok(&started, 202)["redriveId"].clone();
-    let second = server.post("/v1/queues/dead:redrive", &slow).await;
+    let keyed = format!("{JSON}idempotency-key: k1\r\n");
+    let again = async || server.send("POST", "/v1/queues/dead:redrive", &keyed, &slow).await;
+    let second = again().await;
     let detail = second.problem(409, "conflict");
     assert!(detail.contains(id.as_str().expect("an id")), "{detail}");
     assert_eq!(second.json()["redriveId"], id);
@@ -501,6 +503,10 @@ async fn a_redrive_that_stands_in_the_way_is_named() {
     let path = format!("/v1/redrives/{}", id.as_str().expect("an id"));
     assert_eq!(server.send("DELETE", &path, "", "").await.status, 204);
     assert_eq!(Server::ok(&server.get(&path).await, 200)["state"], "cancelled");
+    // Nothing is in the way any more, and nothing of that is remembered.
+    let other = Server::ok(&again().await, 202)["redriveId"].clone();
+    assert_ne!(other, id);
+    assert_eq!(Server::ok(&again().await, 202)["redriveId"], other);
     server.stop().await;
 }
 

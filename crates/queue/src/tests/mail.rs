@@ -40,26 +40,35 @@ impl Pair {
 
     /// Moves all there is; the letters are on their way.
     fn move_all(&mut self) -> (u64, Vec<Letter>) {
+        self.move_some(None)
+    }
+
+    fn move_some(&mut self, limit: Option<u64>) -> (u64, Vec<Letter>) {
         let job = self.home.start(StartRedrive {
             queue: self.from.clone(),
             target: Some(self.to.clone()),
             per_second: None,
-            limit: None,
+            limit,
             filter: None,
             dry_run: false,
         });
-        self.home.rig.advance(1);
+        self.home.advance(1);
         (job, self.home.rig.collect(ShardId(1)))
+    }
+
+    fn receive(&mut self) -> Vec<String> {
+        let from = self.from.clone();
+        texts(&self.home.receive_from(&from, 10))
     }
 
     /// What the other shard answers to these.
     fn answers(&mut self, letters: impl IntoIterator<Item = Letter>) -> Vec<Letter> {
-        letters.into_iter().for_each(|letter| self.away.rig.deliver(letter));
+        letters.into_iter().for_each(|letter| self.away.deliver(letter));
         self.away.rig.collect(ShardId(0))
     }
 
     fn hear(&mut self, answers: Vec<Letter>) {
-        answers.into_iter().for_each(|answer| self.home.rig.deliver(answer));
+        answers.into_iter().for_each(|answer| self.home.deliver(answer));
     }
 
     fn job(&self, job: u64) -> Job {
@@ -94,7 +103,7 @@ fn a_job_is_done_when_the_last_message_has_arrived_and_not_before() {
         let last = letters.pop();
         let answers = pair.answers(letters);
         pair.hear(answers);
-        pair.home.rig.advance(60_000);
+        pair.home.advance(60_000);
         assert_eq!((pair.job(job).state, pair.job(job).arrived), (JobState::Running, 2));
         let answers = pair.answers(last);
         assert_eq!(pair.away.of(&pair.to).counts.visible, 3);
@@ -141,6 +150,79 @@ fn a_job_that_was_cancelled_stays_so_whatever_comes_back() {
     assert_eq!(pair.all().len(), 3);
 }
 
+/// A group of two, of which the first is on its way.
+fn with_first_away() -> (Pair, u64, Vec<Letter>) {
+    let mut pair = pair(Mode::Fifo);
+    pair.send(vec![grouped("g", "1"), grouped("g", "2"), grouped("h", "other")]);
+    let (job, letters) = pair.move_some(Some(1));
+    assert_eq!((letters.len(), pair.receive()), (1, vec!["other".to_owned()]));
+    (pair, job, letters)
+}
+
+#[test]
+fn nobody_gets_what_is_behind_a_message_that_may_come_back() {
+    let (mut pair, _, letters) = with_first_away();
+    pair.home.rig.machine = Queues::default();
+    pair.home.rig.checkpoint();
+    let answers = pair.answers(letters);
+    assert_eq!(pair.receive(), [""; 0]);
+    pair.hear(answers);
+    assert_eq!(pair.receive(), ["1", "2"]);
+}
+
+#[test]
+fn a_group_goes_on_when_what_was_before_has_arrived_elsewhere() {
+    let (mut pair, job, letters) = with_first_away();
+    pair.away.create(&pair.to.clone(), Settings::usual(Mode::Fifo));
+    let answers = pair.answers(letters);
+    // Whatever became of the job.
+    let cancel = Command::CancelRedrive { queue: pair.from.clone(), job };
+    assert_eq!(pair.home.apply(&cancel), Reply::RedriveEnded);
+    assert_eq!(pair.receive(), [""; 0]);
+    pair.hear(answers);
+    assert_eq!(pair.receive(), ["2"]);
+}
+
+#[test]
+fn a_group_goes_on_when_what_comes_back_is_too_old() {
+    let (mut pair, _, letters) = with_first_away();
+    let answers = pair.answers(letters);
+    let settings = Settings { retention_ms: 1000, ..Settings::usual(Mode::Fifo) };
+    let update = Update { queue: pair.from.clone(), version: 1, settings };
+    pair.home.apply(&Command::Update(update));
+    pair.home.advance(900);
+    pair.send(vec![grouped("g", "3")]);
+    pair.home.advance(900);
+    pair.hear(answers);
+    assert_eq!(pair.receive(), ["3"]);
+}
+
+#[test]
+fn a_purge_forgets_what_was_on_its_way() {
+    let (mut pair, _, letters) = with_first_away();
+    let answers = pair.answers(letters);
+    assert_eq!(pair.home.apply(&Command::Purge { queue: pair.from.clone() }), Reply::Purged);
+    pair.send(vec![grouped("g", "3")]);
+    assert_eq!(pair.receive(), ["3"]);
+    pair.hear(answers);
+    assert_eq!(pair.receive(), [""; 0], "3 is being worked on");
+    pair.home.advance(30_000);
+    assert_eq!(pair.receive(), ["1", "3"]);
+}
+
+#[test]
+fn all_of_a_group_that_was_on_its_way_is_back_before_any_of_it_is_handed_out() {
+    let mut pair = pair(Mode::Fifo);
+    pair.send((0..4).map(|n| grouped("g", &n.to_string())).collect());
+    let (_, letters) = pair.move_some(Some(3));
+    let answers = pair.answers(letters);
+    for answer in answers {
+        assert_eq!(pair.receive(), [""; 0]);
+        pair.hear(vec![answer]);
+    }
+    assert_eq!(pair.receive(), ["0", "1", "2", "3"]);
+}
+
 #[test]
 fn what_comes_back_to_a_queue_that_was_deleted_is_kept_in_one_of_its_name() {
     for mode in [Mode::Standard, Mode::Fifo] {
@@ -150,7 +232,7 @@ fn what_comes_back_to_a_queue_that_was_deleted_is_kept_in_one_of_its_name() {
         let (_, letters) = pair.move_all();
         pair.delete();
         let answers = pair.answers(letters);
-        pair.home.rig.advance(5);
+        pair.home.advance(5);
         pair.hear(answers);
         let described = pair.home.of(&pair.from);
         assert_eq!(described.definition.settings, Settings::usual(mode));
@@ -223,21 +305,12 @@ fn a_purge_takes_no_body_of_what_comes_back_while_it_goes_on() {
         pair.send(vec![with_body(NewMessage { priority, ..new("") }, &body)]);
         bodies.push(body);
     }
-    pair.home.start(StartRedrive {
-        queue: queue.clone(),
-        target: Some(pair.to.clone()),
-        per_second: None,
-        limit: Some(1),
-        filter: None,
-        dry_run: false,
-    });
-    pair.home.rig.advance(1);
-    let letters = pair.home.rig.collect(ShardId(1));
+    let (_, letters) = pair.move_some(Some(1));
     assert_eq!(letters.len(), 1);
     let answers = pair.answers(letters);
     assert_eq!(pair.home.apply(&Command::Purge { queue: queue.clone() }), Reply::Purged);
     pair.hear(answers);
-    pair.home.rig.advance(1);
+    pair.home.advance(1);
     let moved = bodies.remove(299);
     // Compared by their names: a difference of all would fill the screen.
     let asked: Vec<u64> = pair.home.asked().iter().map(|body| body.number).collect();
@@ -297,7 +370,8 @@ fn letters_have_their_bytes() {
         parcel,
     };
     let fanned = Fanned { queue: "q".into(), id: id(), message: grouped("g", "p") };
-    let arrived = Arrived { queue: "q".into(), number: 300, job: 2 };
+    let arrived = Arrived { queue: "q".into(), number: 300, job: 2, group: Some("g".into()) };
+    let arrived_1 = Arrived { group: None, ..arrived.clone() };
 
     let id = [3, 5, 0xac, 2];
     let story = [&[1, b's'][..], &id, &[1, 2, 3, 0, 4, 1, 1, b'g']].concat();
@@ -311,13 +385,14 @@ fn letters_have_their_bytes() {
             [&[3, 1, 1, b'q'][..], &id, &[0, 0, 1, 1, b'g', 0, 1, b'p']].concat(),
         ),
         (Post::Returned(moved, JobState::NoQueue), [&[4, 1][..], &here, &[3]].concat()),
-        (Post::Arrived(arrived), vec![5, 1, 1, b'q', 0xac, 2, 2]),
+        (Post::Arrived(arrived), vec![5, 2, 1, b'q', 0xac, 2, 2, 1, 1, b'g']),
     ];
     for (post, golden) in goldens {
         assert_eq!(post.encode(), golden, "{post:?}");
         assert_eq!(Post::decode(&golden), Ok(post));
     }
-    for unknown in [[1, 1], [1, 3], [2, 1], [4, 2], [6, 1]] {
+    assert_eq!(Post::decode(&[5, 1, 1, b'q', 0xac, 2, 2]), Ok(Post::Arrived(arrived_1)));
+    for unknown in [[1, 1], [1, 3], [2, 1], [4, 2], [5, 3], [6, 1]] {
         assert!(Post::decode(&unknown).is_err(), "{unknown:?}");
     }
 }

@@ -267,10 +267,13 @@ fn groups_have_their_bytes_and_those_of_before_are_read() {
         wake_ms: Some(300),
         first: 4,
         place: Some(5),
+        away: 6,
     };
-    let golden = [2, 1, 2, 1, 1, 0xac, 2, 4, 1, 5];
+    let golden = [3, 1, 2, 1, 1, 0xac, 2, 4, 1, 5, 6];
     assert_eq!(group.encode(), golden);
     assert_eq!(crate::state::Group::decode(&golden), group);
+    let group = crate::state::Group { away: 0, ..group };
+    assert_eq!(crate::state::Group::decode(&[2, 1, 2, 1, 1, 0xac, 2, 4, 1, 5]), group);
     let old = [1, 1, 2, 1, 1, 0xac, 2, 4];
     let place = None;
     assert_eq!(crate::state::Group::decode(&old), crate::state::Group { place, ..group });

@@ -38,16 +38,25 @@ fn with_dead(mode: Mode, count: usize) -> Bench {
         let group = (mode == Mode::Fifo).then(|| format!("g{}", n % 3));
         bench.send_all(vec![NewMessage { group, ..parcel(&n.to_string(), kind) }]);
     }
-    loop {
-        let got = bench.receive(10);
-        if got.is_empty() {
-            break;
-        }
-        let receipts = got.iter().map(|delivery| delivery.receipt).collect();
-        let nack = Nack { queue: JOBS.into(), receipts, delay_ms: Some(0), reason: None };
-        bench.apply(&Command::Nack(nack));
-    }
+    bench.let_all_die(JOBS);
     assert_eq!(bench.of(DEAD).counts.visible, count as u64);
+    bench
+}
+
+/// The dead letters of a queue that is gone, which lie before those of the other: so many of each.
+fn with_dead_of_nobody(mode: Mode, of_nobody: usize, count: usize) -> Bench {
+    let mut bench = with_dead(mode, 0);
+    bench.create("gone", bench.described().definition.settings);
+    for (queue, count) in [("gone", of_nobody), (JOBS, count)] {
+        for n in 0..count {
+            let group = (mode == Mode::Fifo).then(|| format!("{queue}{n:03}"));
+            let messages = vec![NewMessage { group, ..parcel(&n.to_string(), queue) }];
+            bench.apply(&Command::Send(Send { queue: queue.into(), messages }));
+        }
+        bench.let_all_die(queue);
+    }
+    bench.apply(&Command::Delete { queue: "gone".into() });
+    assert_eq!(bench.of(DEAD).counts.visible, (of_nobody + count) as u64);
     bench
 }
 
@@ -65,6 +74,23 @@ impl Bench {
 
     pub(super) fn job_of(&self, name: &str, number: u64) -> Job {
         job(&self.rig.rows, TENANT, self.of(name).definition.number, number).expect("remembered")
+    }
+
+    fn let_all_die(&mut self, queue: &str) {
+        loop {
+            let got = self.receive_from(queue, 10);
+            if got.is_empty() {
+                break;
+            }
+            let receipts = got.iter().map(|delivery| delivery.receipt).collect();
+            let nack = Nack { queue: queue.into(), receipts, delay_ms: Some(0), reason: None };
+            self.apply(&Command::Nack(nack));
+        }
+    }
+
+    fn send_dead(&mut self, messages: Vec<NewMessage>) {
+        let sent = self.apply(&Command::Send(Send { queue: DEAD.into(), messages }));
+        assert!(matches!(sent, Reply::Sent(sent) if sent.iter().all(Result::is_ok)));
     }
 
     /// A message of a group dies, and its dead letter is in the queue `plain`.
@@ -436,4 +462,99 @@ fn a_group_that_came_back_is_in_its_order() {
     bench.apply(&Command::Delete { queue: "elsewhere".into() });
     bench.advance(10_000);
     assert_eq!(bench.bodies(DEAD), ["1", "2"], "the first had gone before");
+}
+
+#[test]
+fn a_job_with_a_rate_ends_though_more_arrives_than_it_may_move() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = with_dead(mode, 10);
+        let target = Some("elsewhere".to_owned());
+        let job = bench.start(StartRedrive { target, per_second: Some(10), ..ask() });
+        for n in 0..30 {
+            let group = (mode == Mode::Fifo).then(|| format!("new {n}"));
+            bench.send_dead(vec![NewMessage { group, ..parcel("new", "odd") }; 2]);
+            bench.advance(100);
+        }
+        let ended = bench.job(job);
+        assert_eq!((ended.state, ended.moved, ended.skipped), (JobState::Done, 10, 0), "{mode:?}");
+        assert_eq!(ended.ended_ms, Some(ended.started_ms + 1000));
+        assert_eq!(bench.of(DEAD).counts.visible, 60);
+    }
+}
+
+#[test]
+fn a_rate_bounds_what_goes_and_not_what_is_passed() {
+    let mut bench = with_dead(Mode::Standard, 0);
+    bench.send_dead(vec![parcel("never died", "odd"); 1000]);
+    let job = bench.start(StartRedrive { per_second: Some(1), ..ask() });
+    bench.advance(1);
+    assert_eq!((bench.job(job).state, bench.job(job).skipped), (JobState::Done, 1000));
+}
+
+#[test]
+fn what_somebody_had_when_a_job_began_is_left_alone_when_it_comes_back() {
+    let mut bench = with_dead(Mode::Standard, 4);
+    let receipts = vec![bench.receive_from(DEAD, 1).remove(0).receipt];
+    let job = bench.start(StartRedrive { per_second: Some(1), ..ask() });
+    let nack = Nack { queue: DEAD.into(), receipts, delay_ms: Some(0), reason: None };
+    bench.apply(&Command::Nack(nack));
+    bench.advance(10_000);
+    assert_eq!((bench.job(job).state, bench.job(job).moved), (JobState::Done, 3));
+    assert_eq!(bench.bodies(DEAD), ["0"]);
+}
+
+#[test]
+fn what_died_in_a_queue_that_is_gone_does_not_keep_the_rest_from_going_back() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut bench = with_dead_of_nobody(mode, 300, 5);
+        let job = bench.start(ask());
+        bench.advance(1);
+        let ended = bench.job(job);
+        assert_eq!(ended.state, JobState::NoQueue, "{mode:?}");
+        // A step of them went, and those after it did not even try.
+        assert_eq!((ended.moved, ended.returned, ended.arrived), (261, 256, 5), "{mode:?}");
+        assert_eq!((ended.matched, ended.skipped), (261, 44));
+        let counts = bench.of(DEAD).counts;
+        assert_eq!((counts.visible, counts.redrive), (300, None));
+        assert_eq!(bench.described().counts.visible, 5);
+        assert!(queue(&bench.rig.rows, TENANT, "gone").is_none());
+    }
+}
+
+#[test]
+fn a_job_that_has_failed_for_some_runs_until_it_has_moved_the_rest() {
+    let mut bench = with_dead_of_nobody(Mode::Standard, 3, 3);
+    let job = bench.start(StartRedrive { per_second: Some(1), ..ask() });
+    bench.advance(1);
+    let now = bench.job(job);
+    assert_eq!((now.state, now.returned, now.ended_ms), (JobState::Running, 1, None));
+    let other = bench.apply(&Command::StartRedrive(ask()));
+    assert_eq!(other, Reply::Refused(Refusal::Redriving));
+    bench.advance(10_000);
+    let ended = bench.job(job);
+    assert_eq!((ended.state, ended.arrived, ended.skipped), (JobState::NoQueue, 3, 2));
+    assert_eq!(ended.ended_ms, Some(ended.started_ms + 4000));
+}
+
+#[test]
+fn jobs_have_their_bytes_and_those_of_before_are_read() {
+    let mut bench = with_dead_of_nobody(Mode::Standard, 1, 1);
+    let number = bench.start(ask());
+    bench.advance(1);
+    let job = bench.job(number);
+    assert_eq!((&job.unfit[..], job.failure), (&["gone".to_owned()][..], Some(JobState::NoQueue)));
+    let mut prefix = crate::state::key(TENANT, b'r', bench.of(DEAD).definition.number);
+    prefix.extend(number.to_be_bytes());
+    let row = bench.rig.rows.get(&prefix).expect("it is remembered");
+    // Where the one lane ended that was filled, and what the job has learned of the other queue.
+    let last = [1, 0, 2, 1, 4, b'g', b'o', b'n', b'e', 1, 3];
+    let (before, tail) = row.split_at(row.len() - last.len());
+    assert_eq!((row[0], tail), (3, &last[..]));
+    assert_eq!(Job::decode(&row), job);
+    let none = (Vec::new(), None);
+    let old = Job::decode(&[&[2], &before[1..]].concat());
+    assert_eq!((old.matched, old.is_at_end(), (old.unfit, old.failure)), (2, true, none.clone()));
+    // There was no telling yet of what had arrived.
+    let oldest = Job::decode(&[&[1], &before[1..before.len() - 3]].concat());
+    assert_eq!((oldest.matched, oldest.arrived, oldest.is_at_end()), (2, 0, false));
 }

@@ -142,6 +142,7 @@ impl QueueModel {
             known: Vec::new(),
             ready: BTreeMap::new(),
             emptied: BTreeMap::new(),
+            away: BTreeMap::new(),
             jobs: Vec::new(),
             last_turns: [None; PRIORITIES],
         });
@@ -207,11 +208,12 @@ impl QueueModel {
         let name = (tenant, arrived.queue.clone());
         let at = self.find(&name).filter(|at| self.queues[*at].number == Some(arrived.number));
         let Some(at) = at else { return };
-        let now_ms = self.now_ms;
-        let mut jobs = self.queues[at].jobs.iter_mut();
-        if let Some(job) = jobs.find(|job| job.number == arrived.job) {
+        let (now_ms, queue) = (self.now_ms, &mut self.queues[at]);
+        if let Some(job) = queue.jobs.iter_mut().find(|job| job.number == arrived.job) {
             job.has_arrived(now_ms);
         }
+        queue.is_no_longer_away(arrived.group.as_ref());
+        queue.note_ready(now_ms, self.step);
     }
 
     /// A message comes back, and is what it was.
@@ -220,7 +222,7 @@ impl QueueModel {
         tenant: TenantId,
         (moved, why): (Moved, JobState),
     ) -> Result<(), Difference> {
-        let Moved { id, priority, group, parcel, from, .. } = moved;
+        let Moved { queue: to, id, priority, group, parcel, from } = moved;
         let name = (tenant, from.queue);
         let at = self.find(&name).filter(|at| self.queues[*at].number == Some(from.number));
         let Some(at) = at else {
@@ -252,15 +254,18 @@ impl QueueModel {
             story: from.story,
             parcel,
             state: State::Free(Free { from_ms, to_ms, delayed: false, came_back: true, rank }),
-            returned: true,
+            returned: false,
             perhaps_gone: false,
         };
         let queue = &mut self.queues[at];
         if let Some(job) = queue.jobs.iter_mut().find(|job| job.number == from.job) {
-            job.came_back(why, now_ms);
+            job.came_back((to, why), now_ms);
         }
+        queue.jobs.iter_mut().for_each(|job| job.finds_again(message.sequence));
+        queue.is_no_longer_away(message.group.as_ref());
         if queue.is_old(&message, now_ms) {
             queue.totals.expired += 1;
+            queue.note_ready(now_ms, self.step);
             return self.ledger.borrow_mut().gone(id, &name, "expired");
         }
         if let Some(group) = message.group.clone() {
@@ -283,11 +288,11 @@ impl Model for QueueModel {
         }
         let expected = self.command(scene, command, &actual)?;
         same("reply", &expected, &actual)?;
-        // Whoever finds no room at all, or nothing, may come again with the same key.
+        // Whoever finds no room at all, nothing, or a job in the way may come again with the same key.
         let nothing_done = match &expected {
             Reply::Sent(sent) => sent.iter().all(|sent| sent.is_err_and(may_fit_later)),
             Reply::Received(deliveries) => deliveries.is_empty(),
-            reply => *reply == Reply::Refused(Refusal::Inflight),
+            reply => matches!(reply, Reply::Refused(Refusal::Inflight | Refusal::Redriving)),
         };
         if nothing_done {
             scene.may_be_asked_again();
@@ -365,7 +370,7 @@ impl Model for QueueModel {
             (2, 2, body) => self.take_moved(scene, unpack("queue", body).map_err(unreadable)?),
             (3, 1, body) => self.take_fanned(tenant, unpack("queue", body).map_err(unreadable)?),
             (4, 1, body) => self.take_back(tenant, unpack("queue", body).map_err(unreadable)?),
-            (5, 1, body) => {
+            (5, 2, body) => {
                 self.has_arrived(tenant, &unpack("queue", body).map_err(unreadable)?);
                 Ok(())
             }

@@ -119,7 +119,8 @@ pub(super) struct RedriveView {
     /// `running`, `done`, `cancelled` or `failed`.
     state: &'static str,
     /// Of one that failed: there is no queue where messages were to go, or it keeps order and this one
-    /// does not, or the other way round. Those that were on their way are back in this queue.
+    /// does not, or the other way round. Those that were on their way are back in this queue. Without a
+    /// `targetQueue` it has moved what died in other queues first.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_reason: Option<&'static str>,
     /// Messages that passed the filter and have somewhere to go.
@@ -128,7 +129,8 @@ pub(super) struct RedriveView {
     /// them are.
     moved: u64,
     /// Messages that were looked at and left: they did not pass the filter, or have nowhere to go.
-    /// Without a `targetQueue` that is so of what did not die in another queue.
+    /// Without a `targetQueue` that is so of what did not die in another queue, and of what died in one
+    /// that could not take others of this job.
     skipped: u64,
     /// Messages that could be received when it began; it does not change. What is too old, received
     /// before its turn, or left alone for the order of its group is neither matched nor skipped.

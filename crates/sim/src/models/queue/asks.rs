@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use queue::filter::{Edge, Filter, Rule};
 use queue::parcel::{Attribute, Body, Parcel};
-use queue::{Command, Mode, Publish, StartRedrive, Subscribe};
+use queue::{Command, Mode, Publish, Send, StartRedrive, Subscribe};
 
 use super::clients::{BULK, NAMES, QueueSubject};
 use super::ledger::Name;
@@ -77,23 +77,35 @@ impl QueueSubject {
             1..4 => self.name(random).1,
             _ => random.pick(&NAMES).to_owned(),
         });
+        let rates = [None, None, Some(1), Some(7), Some(10), Some(25), Some(3_000)];
+        let per_second = random.pick(&rates);
+        if per_second.is_some() && random.chance(100) {
+            self.fed = Some((name, 30));
+        }
         let command = Command::StartRedrive(StartRedrive {
             queue,
             target,
-            per_second: random.pick(&[
-                None,
-                None,
-                Some(1),
-                Some(7),
-                Some(10),
-                Some(25),
-                Some(3_000),
-            ]),
+            per_second,
             limit: random.pick(&[None, None, None, Some(0), Some(1), Some(2), Some(5)]),
             filter: random.chance(300).then(|| filter(random)),
             dry_run: random.chance(150),
         });
         Draft { to, tenant, command: command.encode() }
+    }
+
+    /// Somebody sends more than a redrive of that queue may move, for a while.
+    pub(super) fn feed(&mut self, random: &mut Random) -> Option<Draft> {
+        let (name, left) = self.fed.take()?;
+        if left > 1 {
+            self.fed = Some((name.clone(), left - 1));
+        }
+        let known = self.ledger.borrow().queues.get(&name).copied();
+        let (mode, _) = known.filter(|_| random.chance(700))?;
+        let messages = (0..2).map(|_| self.message(random, mode)).collect();
+        let (tenant, queue) = name;
+        let to = queue::place(tenant, &queue);
+        let command = Command::Send(Send { queue, messages });
+        Some(Draft { to, tenant, command: command.encode() })
     }
 
     pub(super) fn ask_topic(&mut self, random: &mut Random) -> Draft {

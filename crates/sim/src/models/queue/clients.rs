@@ -39,6 +39,8 @@ pub struct QueueSubject {
     burst: bool,
     /// Makes each parcel another one.
     parcels: u64,
+    /// A queue that is sent more than its redrive may move, and how often still.
+    pub(super) fed: Option<(Name, u32)>,
 }
 
 fn usual_mode(name: &str) -> Mode {
@@ -225,6 +227,9 @@ impl Subject for QueueSubject {
     }
 
     fn draft(&mut self, random: &mut Random, _now_ms: u64) -> Draft {
+        if let Some(draft) = self.feed(random) {
+            return draft;
+        }
         match random.below(1000) {
             0..80 => return self.ask_topic(random),
             80..130 => return self.ask_redrive(random),

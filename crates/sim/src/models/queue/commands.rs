@@ -8,7 +8,7 @@ use queue::{
 
 use super::ledger::Name;
 use super::letters::Post;
-use super::plain::{Class, Known, Message, New, Queue, Rank, State, counted};
+use super::plain::{Class, Known, Message, New, PRIORITIES, Queue, Rank, State, counted};
 use super::{Lease, QueueModel, Reservation};
 use crate::naive::Scene;
 use crate::subject::{Difference, same};
@@ -52,6 +52,8 @@ impl QueueModel {
         let queue = &mut self.queues[at];
         queue.known.clear();
         queue.ready.clear();
+        queue.away.clear();
+        queue.last_turns = [None; PRIORITIES];
         self.purges += 1;
         for message in std::mem::take(&mut queue.messages) {
             queue.perhaps_expired += u64::from(message.perhaps_gone);

@@ -49,12 +49,13 @@ pub(super) struct Arrived {
     pub(super) queue: String,
     pub(super) number: u64,
     pub(super) job: u64,
+    pub(super) group: Option<String>,
 }
 
 impl Moved {
     pub(super) fn arrival_letter(&self) -> Bytes {
         let MovedFrom { queue, number, job, .. } = self.from.clone();
-        pack(5, 1, &Arrived { queue, number, job })
+        pack(5, 2, &Arrived { queue, number, job, group: self.group.clone() })
     }
 
     /// Its group, or the one it had where it died.
@@ -139,7 +140,7 @@ impl Parting {
     }
 }
 
-fn shard_of(name: &Name, place: Place) -> ShardId {
+pub(super) fn shard_of(name: &Name, place: Place) -> ShardId {
     queue::place(name.0, &name.1).shard(place.shard_count)
 }
 
@@ -189,6 +190,14 @@ impl Arrivals {
 }
 
 impl QueueModel {
+    /// Whether a letter has been sent back, before one of the dead made the queue that was not there.
+    fn is_back(&self, scene: &Scene<'_>, parting: &Parting) -> bool {
+        let Post::Moved(moved) = &parting.post else { return false };
+        let sequence = moved.from.sequence;
+        let still = || look::newer_than(scene.rows, &parting.from, sequence - 1);
+        parting.comes_back_here(self, scene) && still().iter().any(|p| p.sequence == sequence)
+    }
+
     /// Letters as they were sent. Of one source they are in order; which source's time came first,
     /// the machine decides.
     pub(super) fn in_order(
@@ -203,7 +212,8 @@ impl QueueModel {
         let mut placed = Vec::new();
         for (number, parting) in partings.into_iter().enumerate() {
             let to = shard_of(&parting.to(), scene.place());
-            let position = arrivals.take(self, scene, &parting).unwrap_or(u64::MAX);
+            let last = if self.is_back(scene, &parting) { 0 } else { u64::MAX };
+            let position = arrivals.take(self, scene, &parting).unwrap_or(last);
             placed.push((to, position, number, parting));
         }
         placed.sort_by_key(|(to, position, number, _)| (*to, *position, *number));

@@ -94,8 +94,8 @@ pub(super) struct Message {
     pub(super) story: Option<Story>,
     pub(super) parcel: Bytes,
     pub(super) state: State,
-    /// It was on its way to where it could not be taken, or perhaps was: until it is leased, nobody can
-    /// say in which lane it is.
+    /// Perhaps it was on its way to where it could not be taken: until it is leased, nobody can say in
+    /// which lane it is.
     pub(super) returned: bool,
     /// It was too old when the queue was last looked at: when such a one is dropped, the machine
     /// decides.
@@ -159,6 +159,8 @@ pub(super) struct Queue {
     pub(super) ready: BTreeMap<String, Option<u64>>,
     /// Groups that have lost their last message, and in which step.
     pub(super) emptied: BTreeMap<String, u64>,
+    /// Of groups, how many messages are on their way elsewhere and may come back.
+    pub(super) away: BTreeMap<String, u64>,
     /// The last ones, the latest last.
     pub(super) jobs: Vec<Job>,
     /// Of each priority, whether what was received last had come back, if that is certain.
@@ -211,6 +213,15 @@ impl Queue {
     pub(super) fn first_listed(&self, some: impl Fn(&&Message) -> bool) -> Option<u64> {
         let listed = |message: &Message| message.listed.expect("what is visible has become so").1;
         self.messages.iter().filter(some).map(listed).min()
+    }
+
+    /// A message of a group is back, or has arrived elsewhere.
+    pub(super) fn is_no_longer_away(&mut self, group: Option<&String>) {
+        let Some(group) = group else { return };
+        let left = self.away.remove(group).map_or(0, |away| away - 1);
+        if left > 0 {
+            self.away.insert(group.clone(), left);
+        }
     }
 
     /// Some of these may have gone, and come back.
@@ -398,14 +409,21 @@ impl Queue {
             }
             stays
         });
+        let mut job = self.jobs.last_mut();
         for (name, messages) in groups {
-            if messages.iter().any(|message| message.is_leased()) {
+            let is_due = |message: &&Message| message.free().is_some_and(|f| f.to_ms <= now_ms);
+            let aged = messages.iter().any(|message| message.perhaps_gone);
+            if let Some(job) = job.as_mut()
+                && (aged || !messages.iter().all(is_due))
+            {
+                job.may_leave_group(name);
+            }
+            if messages.iter().any(|message| message.is_leased()) || self.away.contains_key(name) {
                 self.ready.remove(name);
                 continue;
             }
             let first = messages.iter().min_by_key(|message| message.sequence);
             let first = first.and_then(|message| message.free()).expect("nothing is leased");
-            let aged = messages.iter().any(|message| message.perhaps_gone);
             if first.to_ms <= now_ms && !aged {
                 // What came in the step in which a job took the last one came before or after it:
                 // the group has kept its place, or has not.

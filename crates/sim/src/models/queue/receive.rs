@@ -240,7 +240,8 @@ impl<'a> Round<'a> {
         let mut leased = self.queue.messages.iter().filter(of_group).filter(|m| m.is_leased());
         let taken = self.queue.messages.iter().filter(of_group);
         let taken = taken.filter(|m| self.taken.contains(&m.sequence)).count();
-        if leased.next().is_some() || taken > 0 {
+        let away = self.queue.away.contains_key(group.unwrap_or_default());
+        if leased.next().is_some() || taken > 0 || away {
             return None;
         }
         self.next_of(group)
@@ -270,6 +271,9 @@ impl<'a> Round<'a> {
                 short(message),
                 short(leased)
             ));
+        }
+        if self.queue.away.contains_key(group.unwrap_or_default()) {
+            return Err(format!("received while one of its group is away: {}", short(message)));
         }
         let mut before = self.left().filter(|(m, _)| {
             m.group.as_deref() == group && m.sequence < message.sequence && !m.perhaps_gone

@@ -2,7 +2,8 @@
 //!
 //! Time brings messages back in the moment in which a job takes its next step, or ends them: which
 //! came first, the machine decides. Then it is seen from rows what was moved, and from that step on
-//! only what must hold in any case is asked of the job.
+//! only what must hold in any case is asked of the job: among it that it comes to its end, and leaves
+//! nothing then that it could have moved since it began.
 
 mod steps;
 
@@ -21,6 +22,8 @@ const STEP_ROWS_MAX: usize = 256;
 const STEP_MS: u64 = 100;
 /// Jobs that a queue remembers.
 const JOBS_MAX: usize = 10;
+/// Queues that a job remembers because they could not take what died there.
+const UNFIT_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Job {
@@ -34,11 +37,23 @@ pub(super) struct Job {
     returned: u64,
     arrived: u64,
     at_end: bool,
+    /// Queues that could not take what died there, and why the first of them could not.
+    unfit: Vec<String>,
+    failure: Option<JobState>,
     /// At least and at most: what was too old may have counted or not.
     waiting: (u64, u64),
     started_ms: u64,
     ended_ms: Option<u64>,
     last_sequence: u64,
+    /// The step in which it began: what came to its place later is left alone.
+    since: u64,
+    /// How many steps it has taken, and how many it may take: one for each message, and the last.
+    steps: usize,
+    steps_max: usize,
+    /// Messages that came back while it ran, perhaps to where it had been.
+    again: BTreeSet<u64>,
+    /// Groups in which something could not be received at some time since it began.
+    may_leave: BTreeSet<String>,
     /// When it takes its next step.
     pub(super) due_ms: u64,
     looked: Looked,
@@ -51,10 +66,8 @@ pub(super) struct Job {
 /// How far a job has come. What it has passed it does not look at again.
 #[derive(Clone, Debug, Default)]
 struct Looked {
-    /// Where there is no order: the lane it is in, and what of it was there when it came by. A
-    /// message is there anew after every lease.
-    lane: Option<(u8, bool)>,
-    stays: BTreeSet<(u64, u32)>,
+    /// Where there is no order: what was there when it came by.
+    stays: BTreeSet<u64>,
     /// Where there is order: the last message, as rows are ordered.
     place: Option<(usize, String, u64)>,
 }
@@ -62,10 +75,6 @@ struct Looked {
 fn place(message: &Message) -> (usize, String, u64) {
     let group = message.group.clone().unwrap_or_default();
     (group.len(), group, message.sequence)
-}
-
-fn stay(message: &Message) -> (u64, u32) {
-    (message.sequence, message.leases)
 }
 
 fn lane(message: &Message) -> (u8, bool) {
@@ -78,8 +87,7 @@ fn refused(reply: &Reply) -> bool {
 
 impl Looked {
     fn at(&mut self, message: &Message) {
-        self.lane = Some(lane(message));
-        self.stays.insert(stay(message));
+        self.stays.insert(message.sequence);
         self.place = Some(place(message));
     }
 
@@ -93,8 +101,7 @@ impl Looked {
         if fifo {
             return self.place.as_ref().is_some_and(|last| place(message) <= *last);
         }
-        let Some(last) = self.lane else { return false };
-        lane(message) < last || lane(message) == last && self.stays.contains(&stay(message))
+        self.stays.contains(&message.sequence)
     }
 }
 
@@ -113,10 +120,6 @@ impl Job {
         (usize::try_from(budget).expect("small"), now_ms + every_ms)
     }
 
-    fn rows_max(&self, budget: usize) -> usize {
-        if self.asked.filter.is_some() { STEP_ROWS_MAX } else { budget }
-    }
-
     fn is_at_its_limit(&self) -> bool {
         self.asked.limit.is_some_and(|limit| self.matched >= limit)
     }
@@ -125,7 +128,7 @@ impl Job {
     fn target(&self, queue: &Queue, message: &Message) -> Option<String> {
         let story = message.story.as_ref();
         let target = self.asked.target.clone().or_else(|| Some(story?.queue.clone()))?;
-        let goes = target != queue.name.1;
+        let goes = target != queue.name.1 && !self.unfit.contains(&target);
         (goes && passes(self.asked.filter.as_ref(), &message.parcel, story)).then_some(target)
     }
 
@@ -135,6 +138,9 @@ impl Job {
         same("messages moved by a job", &moved, &self.moved)?;
         if self.asked.limit.is_some_and(|limit| self.matched > limit) {
             return Err(format!("a job is beyond its limit: {}", short(self)));
+        }
+        if self.steps > self.steps_max {
+            return Err(format!("a job does not come to its end: {}", short(self)));
         }
         let Some(rate) = self.asked.per_second.map(u64::from) else { return Ok(()) };
         // A tenth of a second's worth at once, and from then on no more than its share of time.
@@ -153,7 +159,7 @@ impl Job {
     fn comes_to_its_end(&mut self, now_ms: u64) {
         (self.at_end, self.due_ms) = (true, u64::MAX);
         if self.is_running() && self.arrived + self.returned == self.moved {
-            self.end(JobState::Done, now_ms);
+            self.end(self.failure.unwrap_or(JobState::Done), now_ms);
         }
     }
 
@@ -164,13 +170,34 @@ impl Job {
         }
     }
 
-    /// A message came back.
-    pub(super) fn came_back(&mut self, why: JobState, now_ms: u64) {
+    /// A message came back from there.
+    pub(super) fn came_back(&mut self, (to, why): (String, JobState), now_ms: u64) {
         self.returned += 1;
+        if self.asked.target.is_none() {
+            self.failure.get_or_insert(why);
+            if !self.unfit.contains(&to) && self.unfit.len() < UNFIT_MAX {
+                self.unfit.push(to);
+            }
+            if self.at_end {
+                self.comes_to_its_end(now_ms);
+            }
+            return;
+        }
         self.ended_ms.get_or_insert(now_ms);
         if self.state != JobState::Cancelled {
             self.state = why;
         }
+    }
+
+    /// A message is back, which this job or another had moved.
+    pub(super) fn finds_again(&mut self, sequence: u64) {
+        self.again.insert(sequence);
+        self.steps_max += 1;
+    }
+
+    /// Something in a group cannot be received for now.
+    pub(super) fn may_leave_group(&mut self, group: &str) {
+        self.may_leave.insert(group.to_owned());
     }
 
     /// Compares with what is told of it.
@@ -180,6 +207,8 @@ impl Job {
         let expected = (self.number, &self.asked, self.state, self.started_ms, self.ended_ms);
         let actual = (row.number, &row.asked, row.state, row.started_ms, row.ended_ms);
         same("job", &expected, &actual)?;
+        let expected = (&self.unfit, self.failure);
+        same("queues that could not take theirs", &expected, &(&row.unfit, row.failure))?;
         let expected =
             [self.matched, self.moved, self.skipped, self.returned, self.arrived, waiting];
         let actual = [row.matched, row.moved, row.skipped, row.returned, row.arrived, row.waiting];
@@ -239,10 +268,17 @@ impl QueueModel {
             returned: 0,
             arrived: 0,
             at_end: false,
+            unfit: Vec::new(),
+            failure: None,
             waiting: (visible(false), visible(true)),
             started_ms: now_ms,
             ended_ms: None,
             last_sequence: queue.last_sequence,
+            since: self.step,
+            steps: 0,
+            steps_max: queue.messages.len() + 1,
+            again: BTreeSet::new(),
+            may_leave: BTreeSet::new(),
             due_ms: now_ms,
             looked: Looked::default(),
             vague: false,
