@@ -5,12 +5,13 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes};
+use kernel::codec::versioned_as;
 use kernel::machine::{machine_key, pending_effects};
 use kernel::mail::Letter;
 use kernel::timers::Due;
 use kernel::{Machine, MachineId, Turn, Unreadable};
 use queue::parcel::ArchivedBody;
-use queue::{Command, Extend, MACHINE, Nack, QueueEffect, Receipt, Reply, Send, Settled};
+use queue::{Command, Counts, Extend, MACHINE, Nack, QueueEffect, Receipt, Reply, Send, Settled};
 use sim::Choice;
 
 fn check_found(machine: fn(Box<dyn Machine>) -> Box<dyn Machine>, words: &[&str]) {
@@ -33,6 +34,8 @@ enum Fault {
     SomeTimersAreDropped,
     BodyIsDeletedWhileSomebodyHasIt,
     DeletionOfABodyIsForgotten,
+    BodiesAreMiscounted,
+    FullIsForgotten,
 }
 
 struct BrokenQueue {
@@ -40,6 +43,16 @@ struct BrokenQueue {
     fault: Fault,
     /// The last receipt of each message, by queue and sequence.
     last: BTreeMap<Bytes, Receipt>,
+}
+
+/// Changes what readers see that a queue counts.
+fn change_counts(turn: &mut Turn<'_>, queue: &str, change: fn(&mut Counts)) {
+    let Some(mut known) = queue::queue(turn.rows(), turn.tenant(), queue) else { return };
+    change(&mut known.counts);
+    let key = queue::counts_row(turn.tenant(), known.definition.number);
+    let row = Bytes::from(versioned_as(5, &known.counts));
+    turn.put(key.clone(), row.clone());
+    turn.publish(key, Some(row));
 }
 
 /// Queue and sequence of a receipt.
@@ -151,6 +164,12 @@ impl BrokenQueue {
                 for effect in pending_effects(turn.rows(), 0, usize::MAX) {
                     turn.effect_done(effect.number);
                 }
+            }
+            (Fault::BodiesAreMiscounted, Command::Send(send)) => {
+                change_counts(turn, &send.queue, |counts| counts.archived = 0);
+            }
+            (Fault::FullIsForgotten, Command::Receive(receive)) => {
+                change_counts(turn, &receive.queue, |counts| counts.full = false);
             }
             _ => {}
         }
@@ -282,4 +301,14 @@ fn a_body_that_is_deleted_while_somebody_has_it_is_found() {
 #[test]
 fn a_body_that_stays_in_the_archive_for_ever_is_found() {
     check_found(broken!(Fault::DeletionOfABodyIsForgotten), &["left in the archive"]);
+}
+
+#[test]
+fn bodies_in_the_archive_that_are_not_counted_are_found() {
+    check_found(broken!(Fault::BodiesAreMiscounted), &["bodies in the archive: expected"]);
+}
+
+#[test]
+fn a_queue_that_calls_though_as_many_are_leased_as_may_be_is_found() {
+    check_found(broken!(Fault::FullIsForgotten), &["as many leased as may be"]);
 }

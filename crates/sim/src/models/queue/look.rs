@@ -6,7 +6,7 @@ use kernel::machine::{Effect, Place, machine_key, pending_effects};
 use kernel::rows::{RowsReader, Scan};
 use kernel::{TenantId, Unreadable};
 use queue::parcel::ArchivedBody;
-use queue::{Described, MACHINE, PeekState, Peeked, QueueEffect};
+use queue::{Counts, Described, MACHINE, PeekState, Peeked, QueueEffect};
 
 use super::QueueModel;
 use super::clients::TENANTS;
@@ -160,6 +160,11 @@ impl Look<'_> {
         same("totals", &queue.totals, &counts.totals)?;
         let bytes: u64 = queue.messages.iter().map(Message::bytes).sum();
         same("bytes", &bytes, &counts.bytes)?;
+        let archived = queue.messages.iter().filter(|m| ArchivedBody::of(&m.parcel).is_some());
+        same("bodies in the archive", &(archived.count() as u64), &counts.archived)?;
+        let full = queue.leased() >= queue.settings.max_inflight;
+        same("as many leased as may be", &full, &counts.full)?;
+        check_ready(queue, counts, self.now_ms)?;
         self.at_jobs(queue, described.definition.number)?;
         check_oldest(queue, described)
     }
@@ -250,6 +255,30 @@ fn adopt_order(queue: &mut Queue, visible: &[u64]) -> Result<(), Difference> {
         free.rank.order = Some((Class::Row, position as u64, 0));
     }
     Ok(())
+}
+
+/// Who waits is called when something is ready: each message that can be received, or each group whose
+/// first can.
+fn check_ready(queue: &Queue, counts: &Counts, now_ms: u64) -> Result<(), Difference> {
+    if !queue.is_fifo() {
+        return same("ready", &counts.visible, &counts.ready());
+    }
+    let mut groups: BTreeMap<&str, Vec<&Message>> = BTreeMap::new();
+    for message in &queue.messages {
+        groups.entry(message.group.as_deref().unwrap_or_default()).or_default().push(message);
+    }
+    groups.retain(|name, messages| {
+        !queue.away.contains_key(*name) && messages.iter().all(|message| message.free().is_some())
+    });
+    let first = |messages: &[&Message]| {
+        let first = messages.iter().min_by_key(|message| message.sequence);
+        *first.and_then(|message| message.free()).expect("nobody works on any of them")
+    };
+    let aged = |messages: &[&Message]| messages.iter().any(|message| message.perhaps_gone);
+    let certain = groups.values().filter(|m| first(m).to_ms <= now_ms && !aged(m)).count() as u64;
+    let possible = groups.values().filter(|m| first(m).from_ms <= now_ms || aged(m)).count() as u64;
+    let ready = counts.ready().clamp(certain, possible);
+    same("groups that are ready", &ready, &counts.ready())
 }
 
 /// The time shown is that of the message that was the first to become visible of those that are, where
