@@ -20,10 +20,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::RwLockReadGuard;
 use smallvec::SmallVec;
 
-use crate::base::{Base, BaseError, Row};
+use crate::base::{Base, Row};
 use crate::id::Index;
 use merge::merge;
 
@@ -361,25 +360,13 @@ pub struct Rows {
     active: Layer,
     frozen: Option<Arc<Layer>>,
     base: Arc<dyn Base>,
-    /// An entry is being applied, or was given up in the middle of it: nobody else may see this.
-    half: bool,
 }
 
 impl Rows {
     /// Rows as the base has them.
     #[must_use]
     pub fn new(base: Arc<dyn Base>) -> Rows {
-        Rows { active: Layer::default(), frozen: None, base, half: false }
-    }
-
-    /// An entry begins: until [`Rows::end_entry`] there is half of it.
-    pub fn begin_entry(&mut self) {
-        self.half = true;
-    }
-
-    /// All of the entry is there.
-    pub fn end_entry(&mut self) {
-        self.half = false;
+        Rows { active: Layer::default(), frozen: None, base }
     }
 
     /// The value of `key`.
@@ -527,22 +514,11 @@ impl RowsReader {
         RowsReader(rows)
     }
 
-    /// The rows, unless an entry was given up in the middle of it.
-    fn whole(&self) -> RwLockReadGuard<'_, Rows> {
-        let rows = self.0.read();
-        if rows.half {
-            let source = "it was given up in the middle".into();
-            let error = BaseError::Failed { doing: "applying an entry", source };
-            std::panic::panic_any(RowsLost(error));
-        }
-        rows
-    }
-
     /// The value of `key`, with every entry applied so far and none in half.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Bytes> {
         let base = {
-            let rows = self.whole();
+            let rows = self.0.read();
             if let Some(known) = rows.in_memory(key) {
                 return known;
             }
@@ -555,7 +531,7 @@ impl RowsReader {
     #[must_use]
     pub fn scan(&self, scan: &Scan) -> Vec<Row> {
         let (active, frozen, base) = {
-            let rows = self.whole();
+            let rows = self.0.read();
             (rows.active.excerpt(scan), rows.frozen.clone(), rows.base.snapshot())
         };
         merge(&active, frozen.as_deref(), &*base, scan)

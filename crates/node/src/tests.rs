@@ -265,28 +265,6 @@ fn rows_that_cannot_be_read_are_said_to_be_so() {
 }
 
 #[test]
-fn half_an_entry_is_shown_to_nobody() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let world = World::open(folder.path());
-    world.search("ann", "shoes");
-    let place = recents::place(TENANT, "ann");
-    let rows = world.node.rows(place);
-    let read = move || recents::oldest(&rows, TENANT, "ann", u64::MAX, 100).len();
-    assert_eq!(world.runtime.block_on(world.node.read(read.clone())).expect("it is whole"), 1);
-    // As from an edge that is newer than the machine.
-    let command = bytes::Bytes::from_static(b"no command");
-    let (machine, tenant, idempotency) = (recents::MACHINE, TENANT, None);
-    let envelope = Envelope { machine, tenant, idempotency, command };
-    let refused = world.runtime.block_on(world.node.submit(place, envelope));
-    assert!(matches!(refused, Err(Refusal::Stopped { .. })), "{refused:?}");
-    let Err(Refusal::Stopped { why }) = world.runtime.block_on(world.node.read(read)) else {
-        panic!("it may be half")
-    };
-    assert!(why.contains("given up in the middle"), "{why}");
-    world.node.shutdown_blocking();
-}
-
-#[test]
 fn the_disk_is_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::open(folder.path());

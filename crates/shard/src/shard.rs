@@ -341,7 +341,6 @@ impl<T> Shard<T> {
         tell: impl FnMut(Outcome, &mut Vec<Output>),
     ) -> Result<(), Unreadable> {
         let mut rows = self.rows.write();
-        rows.begin_entry();
         Apply {
             rows: &mut rows,
             ground: &mut self.ground,
@@ -349,7 +348,6 @@ impl<T> Shard<T> {
             stamp: stamp_of(entry, index),
         }
         .entry(entry, tell)?;
-        rows.end_entry();
         self.applied = index;
         Ok(())
     }
