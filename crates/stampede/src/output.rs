@@ -25,7 +25,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// As [`print`], as long as that can be.
+    /// As [`print()`], as long as that can be.
     pub(crate) fn print(&mut self, text: &str) {
         if self.failed.is_none() {
             self.failed = print(text).err();
