@@ -236,8 +236,8 @@ impl<T> Shard<T> {
             return Err((SubmitError::Busy, requests));
         }
         let at_ms = now_ms.max(self.at_ms);
-        let (commands, tickets): (Vec<Envelope>, Vec<T>) =
-            requests.into_iter().map(|request| (request.envelope, request.ticket)).unzip();
+        let taken = requests.into_iter().map(|r| (r.envelope, (r.ticket, r.weight)));
+        let (commands, told): (Vec<Envelope>, Vec<(T, usize)>) = taken.unzip();
         let entry = Entry { at_ms, seed, timers_max: TIMERS_PER_ENTRY_MAX, commands };
         let payload = entry.encode();
         let payload_bytes = payload.len();
@@ -246,14 +246,14 @@ impl<T> Shard<T> {
             Ok(index) => {
                 self.at_ms = at_ms;
                 self.uncovered_bytes += payload_bytes as u64;
+                let tickets = told.into_iter().map(|(ticket, _)| ticket).collect();
                 self.in_flight.push_back(InFlight { index, entry, tickets });
                 Ok(index)
             }
             Err(error) => {
-                let commands = entry.commands.into_iter().zip(tickets);
-                let requests =
-                    commands.map(|(envelope, ticket)| Request::new(envelope, ticket)).collect();
-                Err((self.append_failed(error), requests))
+                let commands = entry.commands.into_iter().zip(told);
+                let request = |(envelope, (ticket, weight))| Request { envelope, ticket, weight };
+                Err((self.append_failed(error), commands.map(request).collect()))
             }
         }
     }
