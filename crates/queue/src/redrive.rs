@@ -110,7 +110,12 @@ impl Job {
             [3, body @ ..] => body,
             _ => panic!("a job of a version that this binary is too old for"),
         };
-        unpack("a job of a queue", newest).expect("rows are this machine's alone")
+        let job: Job = unpack("a job of a queue", newest).expect("rows are this machine's alone");
+        match row {
+            // Arrivals were not counted: they are not waited for.
+            [1, ..] => Job { arrived: job.moved, ..job },
+            _ => job,
+        }
     }
 }
 
@@ -157,7 +162,14 @@ impl Desk<'_, '_> {
             return Reply::Refused(Refusal::SameQueue);
         }
         let (tenant, queue, now_ms) = (self.tenant(), self.number(), self.turn.now_ms());
-        for old in jobs(self.turn.rows(), tenant, queue).iter().rev().skip(JOBS_MAX - 1) {
+        let known = jobs(self.turn.rows(), tenant, queue);
+        // What is on its way may come back to its place in its group, and what another job moved meanwhile
+        // would have overtaken it.
+        let keeps_order = self.settings().mode == Mode::Fifo;
+        if keeps_order && known.iter().any(|job| job.arrived + job.returned < job.moved) {
+            return Reply::Refused(Refusal::Redriving);
+        }
+        for old in known.iter().rev().skip(JOBS_MAX - 1) {
             self.turn.delete(&job_key(tenant, queue, old.number));
         }
         let number = self.turn.unique();

@@ -117,6 +117,34 @@ fn a_job_is_done_when_the_last_message_has_arrived_and_not_before() {
 }
 
 #[test]
+fn no_job_of_a_queue_with_order_begins_while_what_another_moved_may_come_back() {
+    for mode in [Mode::Standard, Mode::Fifo] {
+        let mut pair = pair(mode);
+        pair.send(some(mode));
+        let (_, letters) = pair.move_all();
+        let mut answers = pair.answers(letters);
+        let rest = answers.split_off(1);
+        // One is back, and with it the job has failed; the others are on their way.
+        pair.hear(answers);
+        let again = Command::StartRedrive(StartRedrive {
+            queue: pair.from.clone(),
+            target: Some(pair.to.clone()),
+            per_second: None,
+            limit: None,
+            filter: None,
+            dry_run: false,
+        });
+        let keeps_order = mode == Mode::Fifo;
+        let early = pair.home.apply(&again);
+        assert_eq!(early == Reply::Refused(Refusal::Redriving), keeps_order, "{early:?}");
+        pair.hear(rest);
+        if keeps_order {
+            assert!(matches!(pair.home.apply(&again), Reply::Redriving { .. }));
+        }
+    }
+}
+
+#[test]
 fn what_finds_no_queue_on_the_other_shard_is_where_it_was_and_its_job_says_so() {
     for mode in [Mode::Standard, Mode::Fifo] {
         let mut pair = pair(mode);

@@ -9,7 +9,7 @@ mod steps;
 
 use std::collections::BTreeSet;
 
-use queue::{Job as JobRow, JobState, Refusal, Reply, StartRedrive};
+use queue::{Job as JobRow, JobState, Mode, Refusal, Reply, StartRedrive};
 
 use super::QueueModel;
 use super::filter::passes;
@@ -242,6 +242,11 @@ impl QueueModel {
         }
         if asked.target.as_ref() == Some(&queue.name.1) {
             return Ok(Reply::Refused(Refusal::SameQueue));
+        }
+        // What is on its way may come back to its place in its group.
+        let fifo = queue.settings.mode == Mode::Fifo;
+        if fifo && queue.jobs.iter().any(|job| job.arrived + job.returned < job.moved) {
+            return Ok(Reply::Refused(Refusal::Redriving));
         }
         let Reply::Redriving { job: number } = *actual else {
             return Err(format!("a job was not begun: {actual:?}"));
