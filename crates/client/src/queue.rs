@@ -15,8 +15,9 @@ use crate::message::{Message, Outgoing, Sent, seconds};
 
 /// Messages in one request.
 const BATCH_MAX: usize = 1000;
-/// Bytes in one request; the server takes 16 MiB.
-const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Bytes in one request. The server takes 16 MiB, but of more than these it may do a part and not the rest,
+/// which no repetition under the same key is made for.
+const BATCH_BYTES_MAX: usize = 512 << 10;
 
 /// A queue, by name. From [`Client::queue`]; cheap to clone.
 #[derive(Clone, Debug)]
