@@ -71,8 +71,8 @@ pub const URI_BYTES_MAX: usize = 8 << 10;
 pub const PATH_PARAMS_MAX: usize = 4;
 /// As [`Limits::unread_timeout`], in bytes.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
-/// What a client reads of a large answer, or of any over HTTP/2, in each [`Limits::write_timeout`]: so
-/// many bytes, or the rest of it. It need not hurry, but the answer is in memory meanwhile.
+/// What a client reads of a large answer in each [`Limits::write_timeout`]: so many bytes, or the rest of
+/// it; over HTTP/2 a quarter of that of any, because there may be many on one connection. It need not hurry, but the answer is in memory meanwhile.
 pub const ANSWER_BYTES_MIN: usize = 256 << 10;
 /// Requests at once on one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 256;

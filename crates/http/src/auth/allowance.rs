@@ -27,11 +27,6 @@ impl Caller {
         &self.tenant_known().record.quotas
     }
 
-    /// Whether messages are charged to the tenant at all.
-    pub(crate) fn has_message_rate(&self) -> bool {
-        self.tenant_known().message_rate.is_some()
-    }
-
     /// Charges messages that are to be sent together: all of them or none.
     pub(crate) fn charge_messages(&self, count: usize) -> Result<(), Problem> {
         let tenant = self.tenant_known();

@@ -18,7 +18,7 @@ pub(crate) struct Admitted<'a> {
 }
 
 /// Admits messages to a place, all of them or none; to a queue, if that may be sent only so many in a
-/// second. What was answered before is admitted, however full it is, and costs nothing again.
+/// second. What was answered before is admitted however full it is.
 pub(crate) async fn admit<'a>(
     edge: &Edge,
     caller: &'a Caller,
@@ -27,28 +27,35 @@ pub(crate) async fn admit<'a>(
     idempotency: Option<IdempotencyKey>,
     count: usize,
 ) -> Result<Admitted<'a>, Problem> {
-    let room = caller.check_room(false);
-    // It is looked up where it makes a difference, and nowhere else.
-    let has_rate = queue.is_some() || caller.has_message_rate();
-    if (has_rate || room.is_err()) && edge.node.is_answered(at, idempotency).await? {
+    let Err(refused) = charge(caller, queue, count) else {
+        return Ok(Admitted { caller, queue, charged: count });
+    };
+    // It is looked up where it makes a difference, and nowhere else: that takes a row to be read.
+    if edge.node.is_answered(at, idempotency).await? {
         return Ok(Admitted { caller, queue, charged: 0 });
     }
-    room?;
+    Err(refused)
+}
+
+fn charge(caller: &Caller, queue: Option<(&str, u32)>, count: usize) -> Result<(), Problem> {
+    caller.check_room(false)?;
     // The queue first: who floods one that takes few uses up nothing of the tenant's rate.
     if let Some((name, per_second)) = queue {
         caller.charge_queue(name, per_second, count)?;
     }
-    if let Err(refused) = caller.charge_messages(count) {
-        caller.give_back_to_queue(queue, count);
-        return Err(refused);
-    }
-    Ok(Admitted { caller, queue, charged: count })
+    caller.charge_messages(count).inspect_err(|_| caller.give_back_to_queue(queue, count))
 }
 
 impl Admitted<'_> {
-    /// Gives back what was charged for those that were not sent.
-    pub(crate) fn settle<T, E, F>(self, sent: &Result<Vec<Result<T, E>>, F>) {
-        let count = sent.iter().flatten().filter(|sent| sent.is_ok()).count();
+    /// Gives back what was charged for those that were not sent, but for those that their queue refused:
+    /// they were as much work as what it takes.
+    pub(crate) fn settle<T, E, F>(
+        self,
+        sent: &Result<Vec<Result<T, E>>, F>,
+        is_refused: impl Fn(&E) -> bool,
+    ) {
+        let is_charged = |sent: &&Result<T, E>| sent.as_ref().err().is_none_or(&is_refused);
+        let count = sent.iter().flatten().filter(is_charged).count();
         let left = self.charged.saturating_sub(count);
         self.caller.give_back_messages(left);
         self.caller.give_back_to_queue(self.queue, left);

@@ -173,7 +173,7 @@ pub(crate) async fn send(
     let queue = per_second.map(|per_second| (name, per_second));
     let admitted = admit(edge, caller, at, queue, idempotency, messages.len()).await?;
     let sent = send_in_parts(edge, caller.tenant, name, idempotency, messages).await;
-    admitted.settle(&sent);
+    admitted.settle(&sent, |why| matches!(why, NotSent::NotTaken(_)));
     sent
 }
 

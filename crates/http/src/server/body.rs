@@ -32,8 +32,9 @@ struct Slices {
     body: Body,
     /// Taken out of it.
     rest: Bytes,
-    /// What hyper got since the answer moved.
+    /// What hyper got since the answer moved, and what it gets until it has moved again.
     since_moved: usize,
+    moves_by: usize,
     reading: Arc<Reading>,
 }
 
@@ -57,7 +58,10 @@ impl ConnBody {
             return ConnBody(Kind::AtOnce { body, _in_flight: in_flight });
         }
         let reading = Arc::new(Reading::new(in_flight));
-        ConnBody(Kind::InSlices(Slices { body, rest: Bytes::new(), since_moved: 0, reading }))
+        // Many over HTTP/2 share what one client reads: each must move, but not by much.
+        let moves_by = if is_h2 { SLICE_BYTES } else { ANSWER_BYTES_MIN };
+        let rest = Bytes::new();
+        ConnBody(Kind::InSlices(Slices { body, rest, since_moved: 0, moves_by, reading }))
     }
 }
 
@@ -74,7 +78,7 @@ impl Slices {
         }
         let bytes = self.rest.split_to(self.rest.len().min(SLICE_BYTES));
         self.since_moved += bytes.len();
-        if self.since_moved >= ANSWER_BYTES_MIN {
+        if self.since_moved >= self.moves_by {
             self.since_moved = 0;
             self.reading.moves();
         }

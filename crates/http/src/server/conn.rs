@@ -132,6 +132,10 @@ impl Conn {
         self.write_blocked.load(Relaxed)
     }
 
+    pub(super) fn is_h2(&self) -> bool {
+        self.h2.load(Relaxed)
+    }
+
     /// Whether an answer that is watched waits for the client to read it.
     pub(super) fn is_reading(&self) -> bool {
         self.reading.iter().any(|answers| answers.load(Relaxed) > 0)

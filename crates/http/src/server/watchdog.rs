@@ -122,6 +122,8 @@ impl Watchdog {
                 Write if conn.is_write_blocked() || conn.is_reading() => {
                     self.as_mut().set(Write, conn);
                 }
+                // It has said that it is there.
+                FirstRequest if conn.is_h2() => self.as_mut().set(Idle, conn),
                 FirstRequest | Idle if !moved && !conn.is_busy() => {
                     self.as_mut().set(Leaving, conn);
                     return Verdict::Idle;

@@ -471,13 +471,8 @@ async fn what_is_not_sent_is_not_counted_against_any_rate() {
     let shop = Shop::open().await;
     let full = json!({"name": "jobs", "maxMessages": 1, "largeBodies": true});
     Server::ok(&shop.post("/v1/queues", full).await, 201);
-    shop.fill("jobs", 1).await;
     one_a_second(&shop, "jobs").await;
-    // All of it is kept out, so the next one meets the same bound, and not a rate.
-    shop.fill("jobs", 1000).await;
     let one = json!({"body": 1});
-    refused(&shop.post("/v1/queues/jobs/messages", one.clone()).await, "maxMessages", true);
-    Server::ok(&shop.call("PATCH", "/v1/queues/jobs", json!({"maxMessages": null})).await, 200);
     // Nothing of a batch is sent whose large bodies cannot be put into the archive.
     let away = Away::take(&shop.server, How::Missing);
     let mut messages = vec![one.clone(); 999];
@@ -486,37 +481,16 @@ async fn what_is_not_sent_is_not_counted_against_any_rate() {
     let answer = shop.post("/v1/queues/jobs/messages:batch", batch).await;
     answer.problem(503, "archive-unavailable");
     away.put_back();
-    Server::ok(&shop.post("/v1/queues/jobs/messages", one).await, 202);
-    shop.stop().await;
-}
-
-#[tokio::test]
-async fn what_is_answered_again_is_not_counted_again() {
-    let shop = Shop::open().await;
-    shop.make("jobs").await;
-    Server::ok(&shop.post("/v1/topics", json!({"name": "news"})).await, 201);
-    let messages: Vec<_> = (0..1000).map(|n| json!({"body": n})).collect();
-    let batch = json!({"messages": messages}).to_string();
-    let keyed = "content-type: application/json\r\nx-tenant: shop\r\nidempotency-key: k\r\n";
-    let paths = ["/v1/queues/jobs/messages:batch", "/v1/topics/news/messages:batch"];
-    let mut first = Vec::new();
-    for path in paths {
-        first.push(Server::ok(&shop.server.send("POST", path, keyed, &batch).await, 200));
-    }
-    one_a_second(&shop, "jobs").await;
-    for (path, first) in paths.iter().zip(first) {
-        let again = shop.server.send("POST", path, keyed, &batch).await;
-        assert_eq!(Server::ok(&again, 200), first, "{path}");
-    }
-    // What was sent at first counts for milliseconds still; what was answered again would for hours.
-    let sent = loop {
-        let sent = shop.post("/v1/queues/jobs/messages", json!({"body": 1})).await;
-        if sent.status != 429 {
-            break sent;
-        }
-        assert!(sent.json()["retryAfterMs"].as_u64().is_some_and(|ms| ms < 1000), "{sent:?}");
-    };
-    Server::ok(&sent, 202);
+    Server::ok(&shop.post("/v1/queues/jobs/messages", one.clone()).await, 202);
+    // What the queue refuses was as much work as what it takes.
+    let other = json!({"name": "other", "maxMessages": 1, "maxPublishPerSecond": 1});
+    Server::ok(&shop.post("/v1/queues", other).await, 201);
+    shop.quotas(json!({"publishPerSecond": null})).await;
+    let two = json!({"messages": [one, one, one]});
+    let answer = shop.post("/v1/queues/other/messages:batch", two).await;
+    assert_eq!(Server::ok(&answer, 200)["results"][1]["error"]["quota"], "maxMessages");
+    let refused_by = shop.post("/v1/queues/other/messages", one).await;
+    refused(&refused_by, "maxPublishPerSecond", true);
     shop.stop().await;
 }
 

@@ -390,7 +390,7 @@ async fn publish_all(
     let place = queue::topic_place(caller.tenant, topic);
     let admitted = admit(edge, caller, place, None, key, good.len()).await?;
     let published = publish_in_parts(edge, caller, (topic, subscriptions), key, good).await;
-    admitted.settle(&published);
+    admitted.settle(&published, |_| false);
     let mut published = published?.into_iter();
     let outcome = |packed: Result<Outgoing, Problem>| {
         packed?;
