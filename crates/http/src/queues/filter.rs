@@ -46,7 +46,8 @@ pub(crate) fn from_json(value: &Value) -> Result<Filter, String> {
             return Err(wrong(&format!("of a dead letter itself can be asked {known}")));
         }
         let rules = rules.as_array().filter(|rules| !rules.is_empty());
-        let rules = rules.ok_or_else(|| wrong(r#"it must be a list, like ["mail"]"#))?;
+        let rules =
+            rules.ok_or_else(|| wrong(r#"it must be a list that is not empty, like ["mail"]"#))?;
         let read = rules.iter().map(|rule| rule_from_json(rule).map_err(|why| wrong(&why)));
         attributes.insert(name.clone(), read.collect::<Result<Vec<Rule>, String>>()?);
     }

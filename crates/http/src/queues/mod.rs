@@ -19,7 +19,9 @@ pub(crate) const NAME_BYTES_MAX: usize = 80;
 /// Whether a queue can have this name: 1 to 80 of `A-Z a-z 0-9 - _ .`
 pub(crate) fn is_name(name: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(known)
+    // Those are not names in a URL: clients leave them out of the path.
+    let is_step = matches!(name, "." | "..");
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(known) && !is_step
 }
 
 /// A redrive's name as text: the queue is in it, because it is looked for there.
@@ -71,10 +73,10 @@ mod tests {
 
     #[test]
     fn names() {
-        for good in ["a", "email-send", "orders.fifo", "A_9", &"x".repeat(80)] {
+        for good in ["a", "...", "email-send", "orders.fifo", "A_9", &"x".repeat(80)] {
             assert!(is_name(good), "{good}");
         }
-        for bad in ["", "a b", "a/b", "a:b", "ü", &"x".repeat(81)] {
+        for bad in ["", ".", "..", "a b", "a/b", "a:b", "ü", &"x".repeat(81)] {
             assert!(!is_name(bad), "{bad}");
         }
     }

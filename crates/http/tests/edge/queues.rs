@@ -413,9 +413,12 @@ async fn what_is_published_reaches_every_subscription_that_wants_it() {
     let path = "/v1/topics/t/subscriptions";
     let bad = server.post(path, r#"{"name": "x", "colour": 1}"#).await;
     assert!(bad.problem(400, "invalid-body").contains("colour"));
-    let bad = server.post(path, r#"{"name": "x", "filter": {"a": 1}}"#).await;
-    let like = r#"at filter: a: it must be a list, like ["mail"]"#;
-    assert_eq!(bad.problem(400, "invalid-body"), like);
+    for rules in ["1", "[]"] {
+        let ask = format!(r#"{{"name": "x", "filter": {{"a": {rules}}}}}"#);
+        let bad = server.post(path, &ask).await;
+        let like = r#"at filter: a: it must be a list that is not empty, like ["mail"]"#;
+        assert_eq!(bad.problem(400, "invalid-body"), like);
+    }
     server.stop().await;
 }
 

@@ -346,7 +346,11 @@ async fn a_name_that_cannot_be_is_told_as_what_it_names() {
         ("/v1/streams/s/groups/a%20b:fetch", r#"{"member": "m"}"#, "group"),
     ] {
         let detail = server.post(path, body).await.problem(400, "invalid-parameter");
-        assert_eq!(detail, format!("a {what}'s name has 1 to 80 of A-Z a-z 0-9 . - _"), "{path}");
+        assert_eq!(
+            detail,
+            format!("a {what}'s name has 1 to 80 of A-Z a-z 0-9 . - _, and is not . or .."),
+            "{path}"
+        );
     }
     let deleted = server.send("DELETE", "/v1/topics/a%20b", "", "").await;
     assert!(deleted.problem(400, "invalid-parameter").starts_with("a topic's name"));
@@ -357,7 +361,7 @@ async fn a_name_that_cannot_be_is_told_as_what_it_names() {
 async fn a_name_in_a_body_is_told_with_its_field() {
     let (server, _) = Server::start_product(1).await;
     server.make(json!({"name": "jobs"})).await;
-    let told = "a queue's name has 1 to 80 of A-Z a-z 0-9 . - _";
+    let told = "a queue's name has 1 to 80 of A-Z a-z 0-9 . - _, and is not . or ..";
     let made = json!({"name": "c", "deadLetterQueue": "zz z", "maxReceiveCount": 3});
     let made = server.post("/v1/queues", &made.to_string()).await;
     assert_eq!(made.problem(400, "invalid-parameter"), format!("at deadLetterQueue: {told}"));

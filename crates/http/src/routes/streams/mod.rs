@@ -43,7 +43,9 @@ fn check_name(what: &str, name: &str) -> Result<(), Problem> {
     if is_name(name) {
         return Ok(());
     }
-    let detail = format!("a {what}'s name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _");
+    let detail = format!(
+        "a {what}'s name has 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . - _, and is not . or .."
+    );
     Err(ProblemKind::InvalidParameter.because(detail))
 }
 
