@@ -53,6 +53,10 @@ impl Iterator for SourceIter<'_> {
 impl<'a> Source<'a> {
     fn open(origin: Origin<'a>, (start, end): Range<'_>, reverse: bool) -> Source<'a> {
         let rows = match origin {
+            // Not every base takes a range that ends before it begins.
+            Origin::Base(_) if is_empty_range(start, end) => {
+                SourceIter::Base(Box::new(std::iter::empty()))
+            }
             Origin::Layer(layer) => SourceIter::Layer(layer.range(start, end, reverse)),
             Origin::Base(base) => SourceIter::Base(base.range(start, end, reverse)),
         };
@@ -79,18 +83,7 @@ impl<'a> Source<'a> {
             (Some(behind), false) => (Bound::Included(behind.as_slice()), scan.to()),
             (None, false) => return,
         };
-        *self = if is_empty_range(range.0, range.1) {
-            // Nothing is left, and not every base takes a range that ends before it begins.
-            Source { origin: self.origin, rows: SourceIter::none().peekable(), hidden: 0 }
-        } else {
-            Source::open(self.origin, range, scan.reverse)
-        };
-    }
-}
-
-impl SourceIter<'_> {
-    fn none() -> Self {
-        SourceIter::Layer(Box::new(std::iter::empty()))
+        *self = Source::open(self.origin, range, scan.reverse);
     }
 }
 
