@@ -47,18 +47,24 @@ async fn every_message_is_handled_and_acked_with_no_more_than_n_at_once() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn what_fails_or_panics_is_nacked_with_its_text() {
-    let server = Server::start().await;
-    let client = server.client();
+/// A queue whose messages are dead when they were received once without an ack.
+async fn with_one_try(server: &Server) -> Queue {
     let settings = QueueSettings {
         max_receive_count: Some(1),
         dead_letter_queue: Some("dead".to_owned()),
         ..QueueSettings::default()
     };
+    let client = server.client();
     client.queues().create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
+    client.queue("jobs")
+}
+
+#[tokio::test]
+async fn what_fails_or_panics_is_nacked_with_its_text() {
+    let server = Server::start().await;
+    let queue = with_one_try(&server).await;
+    let client = server.client();
     client.queues().create(&NewQueue::new("dead")).await.expect("made");
-    let queue = client.queue("jobs");
     send(&queue, 2).await;
     let consumer = queue.consumer().until_empty().start(|delivery: Delivery| async move {
         match delivery.body::<u8>() {
@@ -348,14 +354,7 @@ async fn a_consumer_that_must_connect_has_connected_when_it_was_answered_once() 
 #[tokio::test]
 async fn what_a_consumer_gives_back_unbegun_does_not_count_as_received() {
     let server = Server::start().await;
-    let client = server.client();
-    let settings = QueueSettings {
-        max_receive_count: Some(1),
-        dead_letter_queue: Some("dead".to_owned()),
-        ..QueueSettings::default()
-    };
-    client.queues().create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
-    let queue = client.queue("jobs");
+    let queue = with_one_try(&server).await;
     send(&queue, 1).await;
     let held = queue.receive(Receive::default()).await.expect("received").remove(0);
     let given = queue.give_back(&[held.receipt_handle]).await.expect("answered");
@@ -368,14 +367,7 @@ async fn what_a_consumer_gives_back_unbegun_does_not_count_as_received() {
 #[tokio::test]
 async fn what_a_handler_gives_back_goes_to_another_and_does_not_count_as_received() {
     let server = Server::start().await;
-    let client = server.client();
-    let settings = QueueSettings {
-        max_receive_count: Some(1),
-        dead_letter_queue: Some("dead".to_owned()),
-        ..QueueSettings::default()
-    };
-    client.queues().create(&NewQueue::new("jobs").settings(settings)).await.expect("made");
-    let queue = client.queue("jobs");
+    let queue = with_one_try(&server).await;
     send(&queue, 1).await;
     let stopper = Stopper::default();
     // One place: a receive that waits in another would get what goes back.
